@@ -1,0 +1,3 @@
+"""Who goes first."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Which model and class a request is for."""
+
+from __future__ import annotations

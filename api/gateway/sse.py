@@ -1,0 +1,3 @@
+"""What passes in a stream."""
+
+from __future__ import annotations

@@ -1,0 +1,166 @@
+"""What each part needs to be told, as plain values. Entry points fill these from settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from contracts.events import PriorityClass
+from contracts.ids import ModelId, NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """One LocalAI instance. ``api_key`` is never logged, stored or shown."""
+
+    node: NodeId
+    url: str
+    api_key: str | None = field(default=None, repr=False)
+    accelerator: str = "cuda"
+    primary: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProfile:
+    """What the configuration declares about a model; None: not declared."""
+
+    model: ModelId
+    footprint_bytes: int | None = None
+    target_s: float | None = None
+    priority: PriorityClass | None = None
+    preload: bool = False
+    preferred_backend: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerConfig:
+    """Everything a policy is parametrised by. Few numbers, each with its reason.
+
+    Attributes
+    ----------
+    policy : str
+        ``headstart``, ``lru``, ``localai-lru``, ``idle-timeout`` or ``gdsf``.
+    window_s : float
+        Residency is valued by the probability of use within this time. About three or four
+        load times: shorter forgets models that return soon, longer dilutes those that do.
+    parallel_loads : int
+        Loads at once. Two hide one slow load behind another without fighting for the disk.
+    prefetch : bool
+        Whether to load ahead of demand at all.
+    prefetch_horizon_s : float
+        How far ahead a prefetch may aim; beyond a minute foresight gains nothing measurable.
+    prefetch_margin : float
+        Gain over the victims' loss that pays for being wrong about both.
+    prefetch_waste_target : float
+        Share of prefetches that may go unused before the price of prefetching rises.
+    min_residency_s : float
+        A model that was loaded is not evicted for a prefetch before this time.
+    idle_timeout_s : float
+        For ``idle-timeout``: unload after this long without use.
+    default_target_s : float
+        Latency target of models without an SLA.
+    reserve_ratio : float
+        Share of the budget that orders leave free.
+    budget_bytes : int or None
+        Upper bound on the memory our orders fill on each node; None: what the probe says.
+    tick_s : float
+        The longest time between two runs.
+    """
+
+    policy: str = "headstart"
+    window_s: float = 60.0
+    parallel_loads: int = 2
+    prefetch: bool = True
+    prefetch_horizon_s: float = 60.0
+    prefetch_margin: float = 1.5
+    prefetch_waste_target: float = 0.3
+    min_residency_s: float = 5.0
+    idle_timeout_s: float = 900.0
+    default_target_s: float = 2.0
+    reserve_ratio: float = 0.2
+    budget_bytes: int | None = None
+    tick_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictorConfig:
+    """How forecasts are made.
+
+    Attributes
+    ----------
+    publish_s : float
+        Every model's curve is renewed this often, and a model's own at its arrivals.
+    expires_s : float
+        A forecast counts as absent this long after it was made.
+    max_models : int
+        Models kept; beyond it the least recently seen is forgotten (and counted).
+    """
+
+    publish_s: float = 10.0
+    expires_s: float = 60.0
+    max_models: int = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueConfig:
+    """Admission: capacities per class, and how long each may wait for a slot."""
+
+    capacity: Mapping[PriorityClass, int] = field(
+        default_factory=lambda: {
+            PriorityClass.REALTIME: 10,
+            PriorityClass.BATCH: 50,
+            PriorityClass.BACKGROUND: 100,
+        }
+    )
+    timeout_s: Mapping[PriorityClass, float] = field(
+        default_factory=lambda: {
+            PriorityClass.REALTIME: 30.0,
+            PriorityClass.BATCH: 120.0,
+            PriorityClass.BACKGROUND: 600.0,
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayConfig:
+    """The data path. ``keys`` empty: no key is asked for, LocalAI judges them."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - a gateway is there to be reached
+    port: int = 8080
+    nodes: tuple[NodeConfig, ...] = ()
+    keys: tuple[str, ...] = field(default=(), repr=False)
+    queue: QueueConfig = field(default_factory=QueueConfig)
+    max_body_bytes: int = 2 * 1024**3
+    spool_bytes: int = 1024**2
+    keepalive_comments: bool = True
+    keepalive_s: float = 15.0
+    expose_topology: bool = False
+    connect_timeout_s: float = 5.0
+    first_byte_timeout_s: float = 600.0
+    between_bytes_timeout_s: float = 300.0
+    load_answer_timeout_s: float = 1.0
+    min_load_budget_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlConfig:
+    """The control API. Without ``admin_key`` writes are only taken from this machine."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - reached by browsers
+    port: int = 8090
+    admin_key: str | None = field(default=None, repr=False)
+    open_reads: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """The loop around the planner."""
+
+    nodes: tuple[NodeConfig, ...] = ()
+    profiles: Mapping[ModelId, ModelProfile] = field(default_factory=dict)
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
+    active_by_default: bool = False
+    poll_s: float = 5.0
+    lease_s: float = 10.0
+    load_timeout_s: float = 600.0
+    drain_timeout_s: float = 5.0

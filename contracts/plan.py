@@ -1,0 +1,160 @@
+"""What shall be: actions that state the wanted end, and the decisions behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from contracts.events import LoadCause, PriorityClass, UnloadCause
+from contracts.ids import ModelId, NodeId
+from contracts.reasons import Reason
+from contracts.world import Mode
+
+
+class Outcome(StrEnum):
+    """What came of a question."""
+
+    CHANGE = "change"
+    HOLD = "hold"
+    ABSTAIN = "abstain"
+    """Not enough is known. Never read as zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One answer of one policy about one subject, with the numbers it rests on.
+
+    ``evidence`` is a short tuple of (name, value) pairs; names carry their unit.
+    """
+
+    policy: str
+    subject: str
+    outcome: Outcome
+    reason: Reason
+    evidence: tuple[tuple[str, float | str], ...] = ()
+    decision_id: str = ""
+    made_at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadModel:
+    """The model is resident on ``node``. Already so: nothing happens.
+
+    ``after`` names the models whose unloading makes the room for it.
+    """
+
+    action_id: str
+    model: ModelId
+    node: NodeId
+    cause: LoadCause
+    reason: Reason
+    after: tuple[ModelId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnloadModel:
+    """The model is not resident on ``node``: drained first, given up if it turns busy."""
+
+    action_id: str
+    model: ModelId
+    node: NodeId
+    cause: UnloadCause
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinModel:
+    """The model is kept resident (or no longer kept)."""
+
+    action_id: str
+    model: ModelId
+    pinned: bool
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmFile:
+    """The model's weights are in the host's page cache."""
+
+    action_id: str
+    model: ModelId
+    node: NodeId
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLimits:
+    """How many requests of a class may run at once until ``valid_until_s``."""
+
+    action_id: str
+    priority: PriorityClass
+    slots: int
+    valid_until_s: float
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleTo:
+    """``target`` has this many replicas."""
+
+    action_id: str
+    target: str
+    replicas: int
+    reason: Reason
+
+
+Action = LoadModel | UnloadModel | PinModel | WarmFile | SetLimits | ScaleTo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one run of the planner wants. ``based_on``: the world's generation."""
+
+    plan_id: str
+    made_at_s: float
+    based_on: int
+    mode: Mode
+    actions: tuple[Action, ...]
+    decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerState:
+    """All that a policy remembers between runs; it goes in and comes out, nothing else is kept.
+
+    Attributes
+    ----------
+    sequence : int
+        Runs so far; names plans and actions.
+    prefetch_price : float
+        What a prefetch must gain beyond its victims' loss, in expected seconds of waiting.
+    settled_used, settled_wasted : int
+        Prefetches that ``prefetch_price`` already accounts for.
+    gdsf_inflation : float
+        L of Greedy-Dual-Size-Frequency.
+    gdsf_value : mapping
+        H of each model under the same.
+    seen_arrivals : mapping
+        Arrivals per model that ``gdsf_value`` already accounts for.
+    last_said : mapping
+        Subject to (outcome, reason): a hold is recorded once when it begins, not on every run.
+    """
+
+    sequence: int = 0
+    prefetch_price: float = 0.0
+    settled_used: int = 0
+    settled_wasted: int = 0
+    gdsf_inflation: float = 0.0
+    gdsf_value: Mapping[ModelId, float] = field(default_factory=dict)
+    seen_arrivals: Mapping[ModelId, int] = field(default_factory=dict)
+    last_said: Mapping[str, tuple[Outcome, Reason]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanResult:
+    """A plan, the state to pass in next time, and when to ask again if nothing happens before."""
+
+    plan: Plan
+    state: PlannerState
+    next_tick_at_s: float

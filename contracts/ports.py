@@ -1,0 +1,275 @@
+"""The only ways to the outside. Adapters implement them, entry points choose which.
+
+Every port has an in-memory implementation in ``simulator/memory_ports.py``; one contract
+suite (``tests/contract``) runs against it and against the real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from contracts.events import AnyEvent
+from contracts.forecasts import Forecasts, ModelForecast
+from contracts.ids import ModelId
+from contracts.plan import Decision
+from contracts.routing import RoutingTable
+from contracts.world import Mode, Sla, WorldSnapshot
+
+T = TypeVar("T")
+MessageT = TypeVar("MessageT")
+
+
+class Clock(Protocol):
+    """Time and sleep. One scaled clock drives a whole stack (``HEADSTART_TIME_SCALE``)."""
+
+    @property
+    def scale(self) -> float:
+        """How many of its seconds pass in one real second."""
+        ...
+
+    def now_s(self) -> float:
+        """Epoch seconds; for records. May step."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds that never step; for durations."""
+        ...
+
+    async def sleep(self, duration_s: float) -> None:
+        """Wait for ``duration_s`` of this clock's seconds."""
+        ...
+
+    def timeout(self, duration_s: float) -> AbstractAsyncContextManager[object]:
+        """A block that raises TimeoutError after ``duration_s`` of this clock's seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """One record of a log with its place there. Ids grow and compare by ``entry_order``."""
+
+    entry_id: str
+    value: T
+
+
+class EventLog(Protocol):
+    """The append-only log of telemetry: the truth that state is rebuilt from. Bounded."""
+
+    async def append(self, events: tuple[AnyEvent, ...]) -> None:
+        """Write a batch. Raises Transient when it was not written."""
+        ...
+
+    async def read_group(
+        self, group: str, consumer: str, *, count: int, block_s: float
+    ) -> tuple[Entry[AnyEvent], ...]:
+        """Next entries for this consumer of ``group``; first those it never acknowledged.
+
+        A new group starts at the log's beginning. Unreadable or newer records are skipped,
+        acknowledged and counted (``skipped``). Waits up to ``block_s`` real seconds.
+        """
+        ...
+
+    async def ack(self, group: str, entry_ids: tuple[str, ...]) -> None:
+        """These entries are done for ``group``."""
+        ...
+
+    async def read_after(
+        self, entry_id: str, *, count: int, block_s: float = 0.0
+    ) -> tuple[Entry[AnyEvent], ...]:
+        """Entries after ``entry_id`` ("0": from the beginning, "$": only new ones)."""
+        ...
+
+    async def last_id(self) -> str:
+        """The id of the newest entry, "0" for an empty log."""
+        ...
+
+    @property
+    def skipped(self) -> int:
+        """Records that could not be read, so far, in this process."""
+        ...
+
+
+class Mailbox(Protocol[MessageT]):
+    """A bounded broadcast: each reader sees what is sent while it listens."""
+
+    async def send(self, message: MessageT) -> None:
+        """Send to all who listen. Raises Transient when it was not sent."""
+        ...
+
+    async def receive(self, after: str, *, block_s: float) -> tuple[str, tuple[MessageT, ...]]:
+        """Messages after the given place, and the new place. ``"$"``: from now on.
+
+        Callers pass the returned place back in, so nothing is missed between calls.
+        """
+        ...
+
+
+class ForecastStore(Protocol):
+    """The newest forecast of each model."""
+
+    async def put(self, forecasts: tuple[ModelForecast, ...]) -> None: ...
+
+    async def get_all(self) -> Forecasts: ...
+
+    async def get(self, model: ModelId) -> ModelForecast | None: ...
+
+    async def updates(self, after: str, *, block_s: float) -> tuple[str, tuple[ModelForecast, ...]]:
+        """Forecasts put after the given place, and the new place (as ``Mailbox.receive``)."""
+        ...
+
+    async def remove(self, models: tuple[ModelId, ...]) -> None: ...
+
+
+class DecisionJournal(Protocol):
+    """Decisions, newest last, bounded."""
+
+    async def append(self, decisions: tuple[Decision, ...]) -> None: ...
+
+    async def newest(
+        self, *, limit: int, before: str | None = None, subject: str | None = None
+    ) -> tuple[Entry[Decision], ...]:
+        """Newest first, those before entry ``before`` (None: from the end)."""
+        ...
+
+    async def get(self, decision_id: str) -> Decision | None: ...
+
+    async def after(self, entry_id: str, *, block_s: float) -> tuple[Entry[Decision], ...]:
+        """Oldest first, those after ``entry_id``; for live feeds."""
+        ...
+
+
+class ControlStore(Protocol):
+    """What people set, kept for good: SLA targets, pins and the mode."""
+
+    async def slas(self) -> Mapping[ModelId, Sla]: ...
+
+    async def put_sla(self, sla: Sla) -> None: ...
+
+    async def delete_sla(self, model: ModelId) -> bool:
+        """Whether there was one."""
+        ...
+
+    async def pins(self) -> frozenset[ModelId]: ...
+
+    async def set_pin(self, model: ModelId, *, pinned: bool) -> None: ...
+
+    async def mode(self) -> Mode | None:
+        """None: nobody has set one, the configuration's holds."""
+        ...
+
+    async def set_mode(self, mode: Mode) -> None: ...
+
+
+class SnapshotStore(Protocol):
+    """The newest world and routing table, for those who come later than the messages."""
+
+    async def put_world(self, world: WorldSnapshot) -> None: ...
+
+    async def world(self) -> WorldSnapshot | None: ...
+
+    async def put_routing(self, table: RoutingTable) -> None: ...
+
+    async def routing(self) -> RoutingTable | None: ...
+
+    async def put_baseline(self, name: str, figures: Mapping[str, float]) -> None:
+        """Figures of a shadow policy, such as the cold starts LRU would have had."""
+        ...
+
+    async def baselines(self) -> Mapping[str, Mapping[str, float]]: ...
+
+
+class Lease(Protocol):
+    """Who leads. Its times are on the given clock, so they scale with it."""
+
+    async def acquire(self, owner: str, *, now_s: float, lease_s: float) -> int | None:
+        """A fencing token greater than all before, or None while another owner holds it.
+
+        The present owner renews and keeps its token.
+        """
+        ...
+
+    async def release(self, owner: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """What a LocalAI instance says of itself. None: it does not tell."""
+
+    resident: tuple[ModelId, ...]
+    memory_total_bytes: int | None
+    memory_used_bytes: int | None
+    model_limit: int | None
+
+
+class ModelServer(Protocol):
+    """LocalAI's management API on one node. Times are real; each call has its own limit.
+
+    Raises Transient when it does not answer or cools down, Permanent when it refuses.
+    """
+
+    async def models(self) -> tuple[ModelId, ...]:
+        """Every model that can be asked for, aliases left out."""
+        ...
+
+    async def aliases(self) -> Mapping[str, ModelId]: ...
+
+    async def load(self, model: ModelId) -> None:
+        """Returns once the model is resident. Cancelling it kills the load: shield it."""
+        ...
+
+    async def unload(self, model: ModelId) -> None:
+        """Returns once LocalAI has stopped it; a model that is not loaded is no error.
+
+        Raises Busy when it still serves requests.
+        """
+        ...
+
+    async def is_busy(self, model: ModelId) -> bool | None:
+        """None: it is not loaded."""
+        ...
+
+    async def report(self) -> NodeReport: ...
+
+    async def estimate_footprint_bytes(self, model: ModelId) -> int | None:
+        """LocalAI's own estimate; None where it has no weights to judge by."""
+        ...
+
+
+class JobQueue(Protocol):
+    """Background jobs. Synchronous, since RQ is; async callers run it in a thread."""
+
+    def enqueue(self, queue: str, kind: str, payload: Mapping[str, object], job_id: str) -> bool:
+        """Whether it was new: a job id that is known already is not queued again."""
+        ...
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Jobs by queue and by state (queued, started, finished, failed, scheduled)."""
+        ...
+
+    def status(self, job_id: str) -> Mapping[str, object] | None:
+        """State, times, result or error of one job; None: unknown or past its retention."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReading:
+    """What the host and its GPUs say of themselves. None: not told here."""
+
+    at_s: float
+    gpu_utilization_ratio: float | None = None
+    gpu_memory_used_bytes: int | None = None
+    gpu_memory_total_bytes: int | None = None
+    gpu_temperature_celsius: float | None = None
+    cpu_utilization_ratio: float | None = None
+    load_average_15min: float | None = None
+    host_memory_used_bytes: int | None = None
+    host_memory_total_bytes: int | None = None
+
+
+class Probe(Protocol):
+    """Reads the host. Never raises: what cannot be read is None."""
+
+    def read(self, now_s: float) -> ProbeReading: ...

@@ -1,0 +1,95 @@
+"""The closed list of reasons that decisions, metrics, answers and the dashboard share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why something was decided. ``explain`` gives the sentence that people are shown."""
+
+    # Loads
+    DEMAND = "demand"
+    FORECAST = "forecast"
+    OPERATOR = "operator"
+    PRELOAD = "preload"
+    # Evictions
+    LEAST_EXPECTED_LOSS = "least_expected_loss"
+    LEAST_RECENTLY_USED = "least_recently_used"
+    IDLE_TIMEOUT = "idle_timeout"
+    LEAST_VALUE_PER_BYTE = "least_value_per_byte"
+    GHOST = "ghost"
+    # Holds: nothing is done although something could be
+    IN_FLIGHT = "in_flight"
+    PINNED = "pinned"
+    LOADING = "loading"
+    DRAINING = "draining"
+    MINIMUM_RESIDENCY = "minimum_residency"
+    GAIN_TOO_SMALL = "gain_too_small"
+    NO_ROOM = "no_room"
+    LOAD_SLOTS_FULL = "load_slots_full"
+    COOL_DOWN = "cool_down"
+    PREFETCH_OFF = "prefetch_off"
+    PREFETCH_WASTE = "prefetch_waste"
+    OBSERVE_ONLY = "observe_only"
+    SHUTTING_DOWN = "shutting_down"
+    # Refusals
+    NEVER_FITS = "never_fits"
+    UNKNOWN_MODEL = "unknown_model"
+    NODE_LOST = "node_lost"
+    # Abstentions, since too little is known
+    NO_FORECAST = "no_forecast"
+    FORECAST_DEGRADED = "forecast_degraded"
+    UNKNOWN_FOOTPRINT = "unknown_footprint"
+    # Gateway
+    RESIDENT = "resident"
+    PASS_THROUGH = "pass_through"  # noqa: S105 - a reason, not a password
+    NO_CONTROLLER = "no_controller"
+    QUEUE_FULL = "queue_full"
+    QUEUE_TIMEOUT = "queue_timeout"
+    MODEL_LOADING = "model_loading"
+    UPSTREAM_ERROR = "upstream_error"
+
+
+_SENTENCES: dict[Reason, str] = {
+    Reason.DEMAND: "a request waits for this model",
+    Reason.FORECAST: "a request is expected soon enough to be worth the load",
+    Reason.OPERATOR: "somebody asked for it",
+    Reason.PRELOAD: "the configuration asks for it at start",
+    Reason.LEAST_EXPECTED_LOSS: "of all idle models its absence is expected to cost least per byte",
+    Reason.LEAST_RECENTLY_USED: "it was used longest ago (no usable forecast, or policy lru)",
+    Reason.IDLE_TIMEOUT: "nobody used it for the idle time",
+    Reason.LEAST_VALUE_PER_BYTE: "it has the least frequency times load time per byte (gdsf)",
+    Reason.GHOST: "its process is dead although LocalAI still lists it",
+    Reason.IN_FLIGHT: "it serves requests",
+    Reason.PINNED: "it is pinned",
+    Reason.LOADING: "it is still loading",
+    Reason.DRAINING: "it waits for its last requests to end",
+    Reason.MINIMUM_RESIDENCY: "it was loaded so recently that unloading it would thrash",
+    Reason.GAIN_TOO_SMALL: "the expected gain does not beat what the victims would lose",
+    Reason.NO_ROOM: "it does not fit beside what may not be unloaded",
+    Reason.LOAD_SLOTS_FULL: "as many loads as allowed run already",
+    Reason.COOL_DOWN: "its last load failed and LocalAI cools down",
+    Reason.PREFETCH_OFF: "prefetching is switched off",
+    Reason.PREFETCH_WASTE: "too many recent prefetches were not used",
+    Reason.OBSERVE_ONLY: "the mode is observe: decided, not ordered",
+    Reason.SHUTTING_DOWN: "the service is stopping",
+    Reason.NEVER_FITS: "it is larger than the whole memory budget",
+    Reason.UNKNOWN_MODEL: "LocalAI does not list this model",
+    Reason.NODE_LOST: "the node does not answer",
+    Reason.NO_FORECAST: "there is no valid forecast for it",
+    Reason.FORECAST_DEGRADED: "its forecast is worse than the naive floor",
+    Reason.UNKNOWN_FOOTPRINT: "nobody knows how much memory it needs",
+    Reason.RESIDENT: "the model was resident",
+    Reason.PASS_THROUGH: "nothing is known about the model, or it is not ours to schedule",
+    Reason.NO_CONTROLLER: "no controller answered, so the gateway acted alone",
+    Reason.QUEUE_FULL: "the queue of its class is full",
+    Reason.QUEUE_TIMEOUT: "it waited longer than the queue allows",
+    Reason.MODEL_LOADING: "the model was still loading when the wait budget ended",
+    Reason.UPSTREAM_ERROR: "LocalAI refused the connection or broke it",
+}
+
+
+def explain(reason: Reason) -> str:
+    """The sentence that people are shown for ``reason``."""
+    return _SENTENCES[reason]

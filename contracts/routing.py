@@ -1,0 +1,61 @@
+"""What the controller publishes and gateways obey: where each model is, and may be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from contracts.events import PriorityClass
+from contracts.ids import ModelId, NodeId
+from contracts.world import Mode, Residency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRoute:
+    """Where one model is served.
+
+    Attributes
+    ----------
+    expected_load_s : float or None
+        Measured or estimated; None: unknown.
+    load_started_at_s : float or None
+        When the load that runs now began.
+    """
+
+    model: ModelId
+    node: NodeId
+    residency: Residency
+    expected_load_s: float | None = None
+    load_started_at_s: float | None = None
+    cooldown_until_s: float | None = None
+    last_used_at_s: float | None = None
+    footprint_bytes: int | None = None
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRoute:
+    """How much room a node has, for the gateway's last resort when no controller answers."""
+
+    node: NodeId
+    alive: bool
+    free_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingTable:
+    """The whole table, replaced at once. A gateway keeps the last one while nothing newer comes.
+
+    ``token`` is the fencing token of the controller that wrote it: a table with a smaller
+    token than the last one is ignored. ``draining`` maps a model to the drain that gateways
+    acknowledge.
+    """
+
+    token: int
+    made_at_s: float
+    mode: Mode
+    models: Mapping[ModelId, ModelRoute] = field(default_factory=dict)
+    nodes: Mapping[NodeId, NodeRoute] = field(default_factory=dict)
+    draining: Mapping[ModelId, str] = field(default_factory=dict)
+    aliases: Mapping[str, ModelId] = field(default_factory=dict)
+    classes: Mapping[ModelId, PriorityClass] = field(default_factory=dict)

@@ -1,0 +1,162 @@
+"""What is the case: one frozen snapshot that every decision is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from contracts.events import LoadCause, PriorityClass
+from contracts.ids import ModelId, NodeId
+
+
+class Residency(StrEnum):
+    """Where a model's weights are, as far as we know. Transitions: ``controller/lifecycle.py``."""
+
+    COLD = "cold"
+    LOADING = "loading"
+    HOT = "hot"
+    DRAINING = "draining"
+    """Hot, but gateways send it nothing new; it is unloaded once nothing is in flight."""
+    UNLOADING = "unloading"
+    """The unload was ordered; its memory counts as used until the end is seen."""
+    FAILED = "failed"
+    """The last load failed; ``cooldown_until_s`` says when the next may be tried."""
+
+
+OCCUPIES_MEMORY = frozenset(
+    {Residency.LOADING, Residency.HOT, Residency.DRAINING, Residency.UNLOADING}
+)
+"""A model holds its footprint from the moment its load starts until its unload has ended."""
+
+
+class Mode(StrEnum):
+    """What the controller does with its decisions."""
+
+    OBSERVE = "observe"
+    """Record them; order nothing. LocalAI's own rules hold."""
+    ACTIVE = "active"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sla:
+    """A latency target: ``percentile`` of requests start answering within ``target_s``.
+
+    The time counts to the first byte of content for streams and to the end for others, with
+    queue and load included. ``weight`` scales what a second of waiting for this model costs.
+    """
+
+    model: ModelId
+    target_s: float
+    percentile: float = 95.0
+    priority: PriorityClass = PriorityClass.REALTIME
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStatus:
+    """One model on its node.
+
+    Attributes
+    ----------
+    in_flight : int
+        Requests that LocalAI works on, over all gateways.
+    waiting : int
+        Requests that a gateway holds until the model is resident.
+    footprint_bytes : int or None
+        Memory it takes while resident; None: not known.
+    load_s : float or None
+        Expected load time; None: never measured and nothing to estimate it from.
+    residency_since_s : float
+        When it entered its present residency.
+    wanted_since_s : float or None
+        Arrival of the oldest request that waits for a load; the order of demand loads.
+    load_cause, used_since_load :
+        Of the present residency: what ordered it, and whether a request came since.
+    """
+
+    model: ModelId
+    node: NodeId
+    residency: Residency = Residency.COLD
+    residency_since_s: float = 0.0
+    in_flight: int = 0
+    waiting: int = 0
+    wanted_since_s: float | None = None
+    last_used_at_s: float | None = None
+    arrivals: int = 0
+    pinned: bool = False
+    footprint_bytes: int | None = None
+    load_s: float | None = None
+    cooldown_until_s: float | None = None
+    load_cause: LoadCause | None = None
+    used_since_load: bool = False
+
+    @property
+    def occupied_bytes(self) -> int:
+        """Bytes that count against the budget now; an unknown footprint counts as 0."""
+        return (self.footprint_bytes or 0) if self.residency in OCCUPIES_MEMORY else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """One LocalAI instance.
+
+    Attributes
+    ----------
+    budget_bytes : int or None
+        What our orders may fill in total; None: unknown, so nothing is evicted for room.
+    used_by_others_bytes : int
+        What the probe shows beyond our own models.
+    model_limit : int or None
+        LocalAI's own limit on resident models, kept as one more bound.
+    """
+
+    node: NodeId
+    alive: bool = False
+    seen_at_s: float | None = None
+    budget_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    used_by_others_bytes: int = 0
+    model_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStatus:
+    """Requests of one class that wait in all gateways."""
+
+    priority: PriorityClass
+    waiting: int
+    capacity: int
+    oldest_wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefetchTally:
+    """How prefetches fared: one that is unloaded before a use is wasted."""
+
+    started: int = 0
+    used: int = 0
+    wasted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldSnapshot:
+    """Everything that the planner may know. ``generation`` grows with each fold."""
+
+    taken_at_s: float
+    generation: int = 0
+    mode: Mode = Mode.OBSERVE
+    nodes: Mapping[NodeId, NodeStatus] = field(default_factory=dict)
+    models: Mapping[ModelId, ModelStatus] = field(default_factory=dict)
+    slas: Mapping[ModelId, Sla] = field(default_factory=dict)
+    queues: tuple[QueueStatus, ...] = ()
+    prefetches: PrefetchTally = PrefetchTally()
+    demand_loads: int = 0
+    """Loads that a waiting request caused, since the controller started: its cold starts."""
+
+    def on_node(self, node: NodeId) -> tuple[ModelStatus, ...]:
+        """The models of one node, by name."""
+        return tuple(
+            self.models[name] for name in sorted(self.models) if self.models[name].node == node
+        )

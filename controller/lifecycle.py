@@ -1,0 +1,3 @@
+"""Which residency may follow which."""
+
+from __future__ import annotations
