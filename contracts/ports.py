@@ -55,6 +55,12 @@ class Entry(Generic[T]):
     value: T
 
 
+def entry_order(entry_id: str) -> tuple[int, int]:
+    """What to compare two entry ids of one log by: "12-3" comes before "12-10"."""
+    whole, _, part = entry_id.partition("-")
+    return int(whole), int(part or 0)
+
+
 class EventLog(Protocol):
     """The append-only log of telemetry: the truth that state is rebuilt from. Bounded."""
 
