@@ -164,3 +164,27 @@ class ControllerConfig:
     lease_s: float = 10.0
     load_timeout_s: float = 600.0
     drain_timeout_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQueueConfig:
+    """One queue of background jobs. Its times are real seconds, whatever the time scale.
+
+    Attributes
+    ----------
+    capacity : int
+        Jobs that may wait; beyond it an enqueue is refused.
+    run_limit_s : int
+        A run that takes longer is ended and counts as failed.
+    crash_retries : int
+        How often a job is run again after the process that ran it died.
+    result_ttl_s, failure_ttl_s : int
+        How long a job is known after it finished or failed.
+    """
+
+    name: str
+    capacity: int
+    run_limit_s: int = 3600
+    crash_retries: int = 3
+    result_ttl_s: int = 24 * 3600
+    failure_ttl_s: int = 7 * 24 * 3600

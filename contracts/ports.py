@@ -260,6 +260,47 @@ class JobQueue(Protocol):
         ...
 
 
+class JobResults(Protocol):
+    """Results of background jobs: the first one written for a job is its result for good."""
+
+    async def get(self, job_id: str) -> Mapping[str, object] | None: ...
+
+    async def commit(self, job_id: str, result: Mapping[str, object]) -> bool:
+        """Whether this was the first; a later one changes nothing. Raises Transient."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAnswer:
+    """A whole answer to a background request; ``content_type`` as the server gave it."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class InferenceGateway(Protocol):
+    """The gateway, as a background job calls it.
+
+    Cancelling a call closes its connection, so that the work behind it ends.
+    """
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> StoredAnswer:
+        """The answer of a request that was served.
+
+        Raises Transient when it was refused for now, Permanent when for good.
+        """
+        ...
+
+
+class Trimmable(Protocol):
+    """A log that retention may shorten further than its own bound does."""
+
+    async def trim(self, *, max_age_s: float, max_entries: int) -> int:
+        """Remove what is older (by the store's own, real time) or too much; how many went."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeReading:
     """What the host and its GPUs say of themselves. None: not told here."""

@@ -49,6 +49,11 @@ class Reason(StrEnum):
     QUEUE_TIMEOUT = "queue_timeout"
     MODEL_LOADING = "model_loading"
     UPSTREAM_ERROR = "upstream_error"
+    # Background jobs
+    CLASS_SLOTS_FULL = "class_slots_full"
+    HIGHER_CLASS_WAITS = "higher_class_waits"
+    NOT_RESIDENT = "not_resident"
+    WAITED_LONGEST = "waited_longest"
 
 
 _SENTENCES: dict[Reason, str] = {
@@ -87,6 +92,10 @@ _SENTENCES: dict[Reason, str] = {
     Reason.QUEUE_TIMEOUT: "it waited longer than the queue allows",
     Reason.MODEL_LOADING: "the model was still loading when the wait budget ended",
     Reason.UPSTREAM_ERROR: "LocalAI refused the connection or broke it",
+    Reason.CLASS_SLOTS_FULL: "as many requests of its class run as may now",
+    Reason.HIGHER_CLASS_WAITS: "requests of a higher class wait",
+    Reason.NOT_RESIDENT: "its model is not resident, and background work may load none now",
+    Reason.WAITED_LONGEST: "it was held for as long as a background request may be",
 }
 
 
