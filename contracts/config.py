@@ -140,6 +140,9 @@ class GatewayConfig:
     between_bytes_timeout_s: float = 300.0
     load_answer_timeout_s: float = 1.0
     min_load_budget_s: float = 60.0
+    slots: Mapping[ModelId, int] = field(default_factory=dict)
+    """Requests of one model that run at once; a model that is left out has no limit here."""
+    shutdown_grace_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,6 +200,22 @@ class Lease(Protocol):
     async def release(self, owner: str) -> None: ...
 
 
+class LoadLock(Protocol):
+    """Which gateway loads a model alone while no controller answers: one at a time."""
+
+    async def take(self, model: ModelId, owner: str, *, hold_s: float) -> bool:
+        """Whether ``owner`` holds it now; who holds it already renews it.
+
+        It frees itself ``hold_s`` real seconds after the last take, so that a gateway that
+        dies keeps nobody waiting. Raises Transient when that cannot be told.
+        """
+        ...
+
+    async def release(self, model: ModelId, owner: str) -> None:
+        """Give it back; nothing happens where another holds it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
     """What a LocalAI instance says of itself. None: it does not tell."""
