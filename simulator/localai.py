@@ -1,0 +1,555 @@
+"""LocalAI's own rules on top of a node's accounts, as a pure state machine.
+
+Calls come in (``infer``, ``load``, ``monitor``, ``stop``, ``leave``, ``finish``), effects come
+out: answers to callers and records for a log. Whoever drives it calls ``advance`` at
+``next_wake_s``. What it copies from LocalAI v4.9:
+
+- one load for all who wait for a model. The caller that began it leads it: its leaving ends
+  the load, which then counts as failed, and the next who waits begins it anew, even one that
+  has left meanwhile;
+- 10, 20, 40 … 300 s of cool-down after failed loads;
+- a limit on loaded models: the least recently used idle one goes, busy ones are waited for;
+- a stop waits for a busy model and holds up all new calls of that model meanwhile;
+- a dead backend stays listed until its health is looked at again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from contracts.world import Residency
+from simulator.cluster import Cluster
+from simulator.localai_effects import (
+    CallerId,
+    CallKind,
+    Done,
+    Effect,
+    Record,
+    RecordKind,
+    RefusalKind,
+    Refused,
+    Started,
+    StopCause,
+)
+from simulator.localai_state import (
+    Call,
+    Load,
+    LocalAiConfig,
+    ModelFaults,
+    ModelState,
+    Phase,
+    Stop,
+    cooldown_s,
+)
+
+MAX_UNKNOWN_NAMES = 1000
+"""States kept for names that are no model; beyond it those without a cool-down are forgotten."""
+
+
+class LocalAi:
+    """One LocalAI instance. Caller numbers are the driver's, unique while a call runs."""
+
+    def __init__(self, cluster: Cluster[CallerId], config: LocalAiConfig | None = None) -> None:
+        self.cluster = cluster
+        self.config = config or LocalAiConfig()
+        self.model_limit = self.config.model_limit
+        self.watchdog_idle_s = self.config.watchdog_idle_s
+        self._states: dict[str, ModelState] = {}
+        self._calls: dict[CallerId, Call] = {}
+        self._program_bytes = 0
+        self._leaked: dict[str, int] = {}
+        self._effects: list[Effect] = []
+        self._active: dict[str, None] = {}
+
+    # Calls
+
+    def infer(self, caller: CallerId, model: str, now_s: float) -> tuple[Effect, ...]:
+        """A request; ``Started`` once it holds a slot, then ``finish`` or ``leave`` ends it."""
+        return self._call(caller, CallKind.INFER, model, now_s)
+
+    def load(self, caller: CallerId, model: str, now_s: float) -> tuple[Effect, ...]:
+        """``Done`` once the model is hot."""
+        return self._call(caller, CallKind.LOAD, model, now_s)
+
+    def monitor(self, caller: CallerId, model: str, now_s: float) -> tuple[Effect, ...]:
+        """``Done`` with whether the model is busy; waits behind a stop as all calls do."""
+        return self._call(caller, CallKind.MONITOR, model, now_s)
+
+    def stop(
+        self,
+        caller: CallerId,
+        model: str,
+        now_s: float,
+        cause: StopCause = StopCause.SHUTDOWN,
+    ) -> tuple[Effect, ...]:
+        """``Done`` once the model is unloaded; it goes on when its caller leaves."""
+        return self._call(caller, CallKind.STOP, model, now_s, cause)
+
+    def finish(self, caller: CallerId, now_s: float) -> tuple[Effect, ...]:
+        """A started request has its answer."""
+        call = self._calls.pop(caller)
+        self._end_request(caller, call, now_s)
+        self._record(RecordKind.REQUEST_ENDED, call.model, now_s, caller=caller)
+        self._after_request(call.model, now_s)
+        self._run_due(now_s)
+        return self._flush()
+
+    def leave(self, caller: CallerId, now_s: float) -> tuple[Effect, ...]:
+        """A caller went away before its answer was complete."""
+        call = self._calls.get(caller)
+        if call is None or call.left:
+            return ()
+        call.left = True
+        self._record(RecordKind.CALLER_LEFT, call.model, now_s, caller=caller)
+        state = self._state(call.model)
+        if call.running:
+            del self._calls[caller]
+            self._end_request(caller, call, now_s)
+            self._after_request(call.model, now_s)
+        elif call.queued:
+            del self._calls[caller]
+            self.cluster.withdraw(call.model, caller)
+            self._after_request(call.model, now_s)
+        elif self._leads_weights(state, caller):
+            self._fail_load(call.model, state, now_s, "context canceled", cancelled=True)
+        self._run_due(now_s)
+        return self._flush()
+
+    def crash(self, model: str, now_s: float) -> tuple[Effect, ...]:
+        """The model's process dies. LocalAI goes on listing it; its memory is free."""
+        state = self._state(model)
+        if self.is_hot(model):
+            for caller in self.cluster.kill(model):
+                del self._calls[caller]
+                self._answer(Refused(caller=caller, kind=RefusalKind.BROKEN))
+            self._record(RecordKind.UNLOADED, model, now_s, cause=StopCause.CRASH)
+            state.ghost_until_s = state.healthy_at_s + self.config.health_cache_s
+            if state.stop is not None and state.stop.ends_at_s is None:
+                state.stop.ends_at_s = now_s
+        elif state.load is not None and state.load.phase is not Phase.ROOM:
+            self._fail_load(model, state, now_s, "error reading from server: EOF")
+        self._run_due(now_s)
+        return self._flush()
+
+    def advance(self, now_s: float) -> tuple[Effect, ...]:
+        """Everything that is due by ``now_s`` happens."""
+        self._run_due(now_s)
+        return self._flush()
+
+    # Settings and faults
+
+    def set_pinned(self, model: str, *, pinned: bool) -> None:
+        """A pinned model is never evicted by the limit or the watchdog."""
+        self._state(model).pinned = pinned
+
+    def set_faults(self, model: str, faults: ModelFaults) -> None:
+        """What goes wrong with this model from here on."""
+        self._state(model).faults = faults
+
+    def faults(self, model: str) -> ModelFaults:
+        """What goes wrong with this model."""
+        return self._state(model).faults
+
+    def cool_down(self, model: str, duration_s: float, now_s: float) -> None:
+        """As if a load of it had failed just now."""
+        state = self._state(model)
+        state.failures += 1
+        state.cooldown_until_s = now_s + duration_s
+
+    def set_program_bytes(self, program_bytes: int) -> None:
+        """Another program holds this much memory."""
+        self._program_bytes = program_bytes
+        self._account_others()
+
+    def clear_leaks(self) -> None:
+        """Memory that stopped models kept is free again."""
+        self._leaked.clear()
+        self._account_others()
+
+    def forget(self, model: str) -> None:
+        """A model's configuration is gone, and with it what was known of its loads."""
+        self._states.pop(model, None)
+
+    # Questions
+
+    def is_hot(self, model: str) -> bool:
+        """Whether the model can serve now."""
+        return model in self.cluster and self.cluster.residency(model) is Residency.HOT
+
+    def is_pinned(self, model: str) -> bool:
+        """Whether neither limit nor watchdog may evict it."""
+        return model in self._states and self._states[model].pinned
+
+    def listed(self) -> tuple[str, ...]:
+        """Models that LocalAI calls loaded, dead ones included, loading ones not."""
+        ghosts = [name for name, state in self._states.items() if state.ghost_until_s is not None]
+        return (*self.cluster.resident(), *ghosts)
+
+    def is_ghost(self, model: str) -> bool:
+        """Whether LocalAI lists the model while its process is dead."""
+        return model in self._states and self._states[model].ghost_until_s is not None
+
+    def cooldown_left_s(self, model: str, now_s: float) -> float:
+        """Seconds until a load of the model is tried again; 0 when at once."""
+        state = self._states.get(model)
+        return 0.0 if state is None else max(0.0, state.cooldown_until_s - now_s)
+
+    def next_wake_s(self) -> float | None:
+        """When ``advance`` has something to do; None: not before another call."""
+        wake_s = min((due for _, due in self._dues()), default=math.inf)
+        return None if wake_s == math.inf else wake_s
+
+    # Entering
+
+    def _call(
+        self,
+        caller: CallerId,
+        kind: CallKind,
+        model: str,
+        now_s: float,
+        cause: StopCause = StopCause.SHUTDOWN,
+    ) -> tuple[Effect, ...]:
+        self._run_due(now_s)
+        cold = not self.is_hot(model)
+        self._calls[caller] = Call(kind=kind, model=model, cold=cold, cause=cause)
+        state = self._state(model)
+        if kind is CallKind.INFER:
+            self._record(RecordKind.REQUEST_RECEIVED, model, now_s, caller=caller, cold=cold)
+        elif kind is CallKind.STOP:
+            state.stop_deadlines_s[caller] = now_s + self.config.stop_wait_s
+        state.gate.append(caller)
+        self._active[model] = None
+        self._pump(model, state, now_s)
+        self._run_due(now_s)
+        if state.is_quiet:
+            self._active.pop(model, None)
+        return self._flush()
+
+    def _pump(self, model: str, state: ModelState, now_s: float) -> None:
+        """Let calls pass in their order until a stop has to wait."""
+        while state.gate and state.stop is None:
+            caller = state.gate[0]
+            if self._calls[caller].kind is CallKind.STOP:
+                if state.load is not None and state.load.phase is not Phase.ROOM:
+                    return
+                state.gate.popleft()
+                self._begin_stop(caller, model, state, now_s)
+            else:
+                state.gate.popleft()
+                self._enter(caller, self._calls[caller], state, now_s)
+
+    def _enter(self, caller: CallerId, call: Call, state: ModelState, now_s: float) -> None:
+        model = call.model
+        if state.ghost_until_s is not None and now_s >= state.ghost_until_s:
+            state.ghost_until_s = None
+        if call.kind is CallKind.MONITOR:
+            self._look(caller, model, state)
+        elif state.ghost_until_s is not None:
+            # LocalAI believes its list: a load "is done", a request finds nobody.
+            ghost = Refused(caller=caller, kind=RefusalKind.DEAD)
+            self._end(caller, Done(caller=caller) if call.kind is CallKind.LOAD else ghost)
+        elif self.is_hot(model):
+            if now_s - state.healthy_at_s >= self.config.health_cache_s:
+                state.healthy_at_s = now_s
+            self._serve(caller, call, now_s)
+            self._start_ready(model, now_s)
+        elif state.cooldown_until_s > now_s:
+            left_s = state.cooldown_until_s - now_s
+            refused = Refused(caller=caller, kind=RefusalKind.COOLDOWN, retry_after_s=left_s)
+            self._end(caller, refused)
+        elif state.load is not None:
+            state.load.followers.append(caller)
+        else:
+            state.load = Load(leader=caller, wake_s=now_s)
+
+    def _look(self, caller: CallerId, model: str, state: ModelState) -> None:
+        if state.ghost_until_s is not None:
+            self._end(caller, Refused(caller=caller, kind=RefusalKind.DEAD))
+        elif self.is_hot(model):
+            self._end(caller, Done(caller=caller, busy=not self.cluster.is_idle(model)))
+        else:
+            self._end(caller, Refused(caller=caller, kind=RefusalKind.NOT_LOADED))
+
+    def _serve(self, caller: CallerId, call: Call, now_s: float) -> None:
+        """The model is hot: a load is done, a request joins the backend's queue."""
+        if call.left:
+            del self._calls[caller]
+        elif call.kind is CallKind.LOAD:
+            self._end(caller, Done(caller=caller))
+        else:
+            call.queued = True
+            self.cluster.arrive(call.model, caller, now_s)
+
+    # Requests
+
+    def _start_ready(self, model: str, now_s: float) -> None:
+        for caller in self.cluster.start_ready(model):
+            call = self._calls[caller]
+            call.queued, call.running = False, True
+            self._answer(Started(caller=caller, cold=call.cold))
+            self._record(RecordKind.REQUEST_STARTED, model, now_s, caller=caller, cold=call.cold)
+
+    def _end_request(self, caller: CallerId, call: Call, now_s: float) -> None:
+        self.cluster.end_request(call.model, caller, now_s)
+        self._start_ready(call.model, now_s)
+
+    def _after_request(self, model: str, now_s: float) -> None:
+        stop = self._state(model).stop
+        if stop is not None and stop.ends_at_s is None and self.cluster.is_idle(model):
+            stop.ends_at_s = now_s + self.config.stop_s
+
+    # Loads
+
+    def _make_room(self, model: str, state: ModelState, now_s: float) -> None:
+        load = state.load
+        assert load is not None
+        evicted, busy = self._enforce_limit(model, now_s)
+        load.attempts += 1
+        if busy and load.attempts < self.config.eviction_retries:
+            load.wake_s = now_s + self.config.eviction_retry_s
+        else:
+            self._begin_load(model, state, now_s, delay_s=evicted * self.config.stop_s)
+
+    def _enforce_limit(self, model: str, now_s: float) -> tuple[int, bool]:
+        """Evict down to the limit; how many went, and whether busy ones are in the way."""
+        if self.model_limit is None:
+            return 0, False
+        listed = self.listed()
+        loading = sum(1 for name in self.cluster.loading() if name != model)
+        excess = len(listed) + loading + 1 - self.model_limit
+        evicted = 0
+        busy = False
+        for victim in sorted(listed, key=lambda name: self.cluster.last_used_s(name) or 0.0):
+            state = self._state(victim)
+            if evicted >= excess:
+                return evicted, False
+            if state.pinned:
+                continue
+            if state.stop is not None or not (
+                self.is_ghost(victim) or self.cluster.is_idle(victim)
+            ):
+                busy = True
+                continue
+            self._unload(victim, state, StopCause.LIMIT, now_s)
+            evicted += 1
+        return evicted, busy and evicted < excess
+
+    def _begin_load(
+        self, model: str, state: ModelState, now_s: float, *, delay_s: float = 0.0
+    ) -> None:
+        load = state.load
+        assert load is not None
+        load.phase = Phase.STARTING
+        load.wake_s = now_s + delay_s + self.config.start_s
+        self._record(RecordKind.LOAD_STARTED, model, now_s, caller=load.leader)
+        if model not in self.cluster:
+            load.error = self.config.unknown_error.format(model=model)
+        elif self.cluster.fits(model):
+            self.cluster.begin_load(model)
+            load.holds_memory = True
+        else:
+            load.error = self.config.memory_error
+
+    def _begin_weights(self, model: str, state: ModelState, now_s: float) -> None:
+        load = state.load
+        assert load is not None
+        load.phase = Phase.WEIGHTS
+        if self._calls[load.leader].left:
+            self._fail_load(model, state, now_s, "context canceled", cancelled=True)
+        elif load.error is not None:
+            self._fail_load(model, state, now_s, load.error)
+        else:
+            faults = state.faults
+            takes_s = self.cluster.spec(model).load_s * faults.load_factor + faults.load_extra_s
+            load.wake_s = math.inf if faults.load_hangs else now_s + takes_s
+
+    def _end_weights(self, model: str, state: ModelState, now_s: float) -> None:
+        if state.faults.load_failures:
+            state.faults = state.faults.one_failure_less()
+            self._fail_load(model, state, now_s, state.faults.load_error)
+            return
+        load = state.load
+        assert load is not None
+        state.load = None
+        state.failures, state.cooldown_until_s, state.healthy_at_s = 0, 0.0, now_s
+        self.cluster.end_load(model, now_s)
+        self._record(RecordKind.LOAD_ENDED, model, now_s, caller=load.leader)
+        for caller in (load.leader, *load.followers):
+            self._serve(caller, self._calls[caller], now_s)
+        self._start_ready(model, now_s)
+        self._pump(model, state, now_s)
+
+    def _fail_load(
+        self, model: str, state: ModelState, now_s: float, error: str, *, cancelled: bool = False
+    ) -> None:
+        load = state.load
+        assert load is not None
+        if load.holds_memory:
+            self.cluster.abort_load(model)
+        state.failures += 1
+        state.cooldown_until_s = now_s + cooldown_s(state.failures)
+        kind = RecordKind.LOAD_CANCELLED if cancelled else RecordKind.LOAD_FAILED
+        self._record(kind, model, now_s, caller=load.leader, cause=error)
+        refused = Refused(caller=load.leader, kind=RefusalKind.LOAD_FAILED, message=error)
+        self._end(load.leader, refused)
+        state.load = None
+        while load.followers and state.load is None:
+            # Those who wait are no new callers: they try again in spite of the cool-down.
+            leader = load.followers.popleft()
+            if self._calls[leader].left and self.config.start_s == 0:
+                del self._calls[leader]  # would start a process and give up at once
+            else:
+                state.load = Load(leader=leader, followers=load.followers)
+                self._begin_load(model, state, now_s)
+        self._pump(model, state, now_s)
+
+    def _leads_weights(self, state: ModelState, caller: CallerId) -> bool:
+        load = state.load
+        return load is not None and load.leader == caller and load.phase is Phase.WEIGHTS
+
+    # Stops
+
+    def _begin_stop(self, caller: CallerId, model: str, state: ModelState, now_s: float) -> None:
+        deadline_s = state.stop_deadlines_s.pop(caller)
+        if state.ghost_until_s is not None:
+            self._unload(model, state, self._calls[caller].cause, now_s)
+            self._end(caller, Done(caller=caller))
+        elif not self.is_hot(model):
+            self._end(caller, Refused(caller=caller, kind=RefusalKind.NOT_LOADED))
+        else:
+            state.stop = Stop(caller=caller, deadline_s=deadline_s)
+            if state.faults.unload_hangs:
+                state.stop.ends_at_s = math.inf
+            elif self.cluster.is_idle(model):
+                state.stop.ends_at_s = now_s + self.config.stop_s
+
+    def _run_stop(self, model: str, state: ModelState, now_s: float) -> None:
+        stop = state.stop
+        assert stop is not None
+        if stop.ends_at_s is not None and stop.ends_at_s <= now_s:
+            state.stop = None
+            self._unload(model, state, self._calls[stop.caller].cause, now_s)
+            self._end(stop.caller, Done(caller=stop.caller))
+        elif stop.ends_at_s is None and stop.deadline_s <= now_s:
+            state.stop = None
+            self._end(stop.caller, Refused(caller=stop.caller, kind=RefusalKind.BUSY))
+
+    def _unload(self, model: str, state: ModelState, cause: StopCause, now_s: float) -> None:
+        """Take the model off the list, and out of memory unless it is dead already."""
+        if state.ghost_until_s is not None:
+            state.ghost_until_s = None
+            return
+        self.cluster.unload(model)
+        if state.faults.unload_lies:
+            self._leaked[model] = self.cluster.spec(model).footprint_bytes
+            self._account_others()
+        self._record(RecordKind.UNLOADED, model, now_s, cause=cause)
+
+    # Time
+
+    def _dues(self) -> Iterator[tuple[str, float]]:
+        for model in self._active:
+            state = self._states[model]
+            if state.load is not None:
+                yield model, state.load.wake_s
+            if state.stop is not None:
+                ends_at_s = state.stop.ends_at_s
+                yield model, state.stop.deadline_s if ends_at_s is None else ends_at_s
+            for deadline_s in state.stop_deadlines_s.values():
+                yield model, deadline_s
+        if self.watchdog_idle_s is not None:
+            for model in self.listed():
+                if self._watchdog_may_stop(model):
+                    yield model, self._idle_until_s(model, self.watchdog_idle_s)
+
+    def _run_due(self, now_s: float) -> None:
+        """Take every step that is due, the earliest first; steps may make others due."""
+        while True:
+            due = min(self._dues(), key=lambda item: item[1], default=None)
+            if due is None or due[1] > now_s:
+                return
+            self._run_model(due[0], now_s)
+            if self._state(due[0]).is_quiet:
+                self._active.pop(due[0], None)
+
+    def _run_model(self, model: str, now_s: float) -> None:
+        state = self._state(model)
+        load = state.load
+        if load is not None and load.wake_s <= now_s:
+            step = {
+                Phase.ROOM: self._make_room,
+                Phase.STARTING: self._begin_weights,
+                Phase.WEIGHTS: self._end_weights,
+            }[load.phase]
+            step(model, state, now_s)
+        if state.stop is not None:
+            self._run_stop(model, state, now_s)
+        for caller, deadline_s in tuple(state.stop_deadlines_s.items()):
+            if deadline_s <= now_s:
+                del state.stop_deadlines_s[caller]
+                state.gate.remove(caller)
+                self._end(caller, Refused(caller=caller, kind=RefusalKind.STOP_TIMEOUT))
+        self._pump(model, state, now_s)
+        idle_s = self.watchdog_idle_s
+        if idle_s is None or not self._watchdog_may_stop(model):
+            return
+        if self._idle_until_s(model, idle_s) <= now_s:
+            self._unload(model, state, StopCause.IDLE, now_s)
+
+    def _watchdog_may_stop(self, model: str) -> bool:
+        state = self._state(model)
+        if state.pinned or state.stop is not None:
+            return False
+        return state.ghost_until_s is not None or (
+            self.is_hot(model) and self.cluster.is_idle(model)
+        )
+
+    def _idle_until_s(self, model: str, idle_s: float) -> float:
+        last_used_s = self.cluster.last_used_s(model) or 0.0
+        return last_used_s + idle_s + self.config.watchdog_interval_s
+
+    # Inside
+
+    def _state(self, model: str) -> ModelState:
+        state = self._states.get(model)
+        if state is None:
+            self._prune_unknown()
+            state = self._states[model] = ModelState()
+        return state
+
+    def _prune_unknown(self) -> None:
+        if len(self._states) < len(self.cluster) + MAX_UNKNOWN_NAMES:
+            return
+        for name in tuple(self._states):
+            if name not in self.cluster and self._states[name].is_quiet:
+                del self._states[name]
+
+    def _account_others(self) -> None:
+        self.cluster.set_others_bytes(self._program_bytes + sum(self._leaked.values()))
+
+    def _end(self, caller: CallerId, answer: Done | Refused) -> None:
+        if not self._calls.pop(caller).left:
+            self._answer(answer)
+
+    def _answer(self, answer: Started | Done | Refused) -> None:
+        self._effects.append(answer)
+
+    def _record(
+        self,
+        kind: RecordKind,
+        model: str,
+        now_s: float,
+        *,
+        caller: CallerId | None = None,
+        cold: bool | None = None,
+        cause: str | None = None,
+    ) -> None:
+        self._effects.append(
+            Record(kind=kind, at_s=now_s, model=model, caller=caller, cold=cold, cause=cause)
+        )
+
+    def _flush(self) -> tuple[Effect, ...]:
+        effects = tuple(self._effects)
+        self._effects.clear()
+        return effects
