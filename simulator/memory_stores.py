@@ -138,7 +138,7 @@ class MemoryLease(Faulty):
         self._check()
         if self._owner is not None and self._expires_at_s > now_s and self._owner != owner:
             return None
-        if self._owner != owner or self._expires_at_s <= now_s:
+        if self._owner != owner:
             # Milliseconds of the clock, so that tokens also grow past a store that lost its data.
             self._token = max(self._token + 1, int(now_s * 1000))
         self._owner, self._expires_at_s = owner, now_s + lease_s

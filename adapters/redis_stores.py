@@ -1,0 +1,136 @@
+"""What people set and what the controller last saw, in plain Redis keys and hashes."""
+# ruff: noqa: D102 - the port says what each method does
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import redis.asyncio
+
+from adapters.codec import decode_as, encode
+from adapters.redis_client import KEY_PREFIX, mapped_errors, text
+from contracts.errors import NotLeader
+from contracts.ids import ModelId
+from contracts.routing import RoutingTable
+from contracts.world import Mode, Sla, WorldSnapshot
+
+_SLAS = KEY_PREFIX + "slas"
+_PINS = KEY_PREFIX + "pins"
+_MODE = KEY_PREFIX + "mode"
+_WORLD = KEY_PREFIX + "world"
+_ROUTING = KEY_PREFIX + "routing"
+_ROUTING_TOKEN = KEY_PREFIX + "routing:token"
+_BASELINES = KEY_PREFIX + "baselines"
+
+_PUT_ROUTING_LUA = """
+local stored = tonumber(redis.call('GET', KEYS[2]) or '0')
+if stored > tonumber(ARGV[1]) then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+redis.call('SET', KEYS[2], ARGV[1])
+return 1
+"""
+
+
+class RedisControlStore:
+    """``ControlStore``: a hash of SLAs, a set of pins, the mode. ``skipped`` as elsewhere."""
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+        self.skipped = 0
+
+    async def slas(self) -> Mapping[ModelId, Sla]:
+        with mapped_errors("read SLAs"):
+            stored = await self._client.hgetall(_SLAS)
+        slas = [decode_as(data, Sla) for data in stored.values()]
+        self.skipped += slas.count(None)
+        return {sla.model: sla for sla in slas if sla is not None}
+
+    async def put_sla(self, sla: Sla) -> None:
+        with mapped_errors("store an SLA"):
+            await self._client.hset(_SLAS, sla.model, encode(sla))
+
+    async def delete_sla(self, model: ModelId) -> bool:
+        with mapped_errors("delete an SLA"):
+            return bool(await self._client.hdel(_SLAS, model))
+
+    async def pins(self) -> frozenset[ModelId]:
+        with mapped_errors("read pins"):
+            stored = await self._client.smembers(_PINS)
+        return frozenset(ModelId(text(name)) for name in stored)
+
+    async def set_pin(self, model: ModelId, *, pinned: bool) -> None:
+        with mapped_errors("store a pin"):
+            if pinned:
+                await self._client.sadd(_PINS, model)
+            else:
+                await self._client.srem(_PINS, model)
+
+    async def mode(self) -> Mode | None:
+        with mapped_errors("read the mode"):
+            stored = await self._client.get(_MODE)
+        if stored is None:
+            return None
+        try:
+            return Mode(text(stored))
+        except ValueError:
+            self.skipped += 1
+            return None
+
+    async def set_mode(self, mode: Mode) -> None:
+        with mapped_errors("store the mode"):
+            await self._client.set(_MODE, mode.value)
+
+
+class RedisSnapshotStore:
+    """``SnapshotStore``: the newest world and routing table, each in a key of its own.
+
+    A table with a smaller fencing token than the stored one is refused in the server, so a
+    controller that lost its lease without noticing cannot put an old table back.
+    """
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+        self._put_routing = client.register_script(_PUT_ROUTING_LUA)
+        self.skipped = 0
+
+    async def put_world(self, world: WorldSnapshot) -> None:
+        with mapped_errors("store the world"):
+            await self._client.set(_WORLD, encode(world))
+
+    async def world(self) -> WorldSnapshot | None:
+        with mapped_errors("read the world"):
+            stored = await self._client.get(_WORLD)
+        world = decode_as(stored, WorldSnapshot)
+        self.skipped += stored is not None and world is None
+        return world
+
+    async def put_routing(self, table: RoutingTable) -> None:
+        with mapped_errors("store the routing table"):
+            taken = await self._put_routing(
+                keys=[_ROUTING, _ROUTING_TOKEN], args=[table.token, encode(table)]
+            )
+        if not taken:
+            raise NotLeader("a routing table with a greater token is already stored")
+
+    async def routing(self) -> RoutingTable | None:
+        with mapped_errors("read the routing table"):
+            stored = await self._client.get(_ROUTING)
+        table = decode_as(stored, RoutingTable)
+        self.skipped += stored is not None and table is None
+        return table
+
+    async def put_baseline(self, name: str, figures: Mapping[str, float]) -> None:
+        with mapped_errors("store a baseline"):
+            await self._client.hset(_BASELINES, name, msgspec.json.encode(dict(figures)))
+
+    async def baselines(self) -> Mapping[str, Mapping[str, float]]:
+        with mapped_errors("read baselines"):
+            stored = await self._client.hgetall(_BASELINES)
+        figures: dict[str, Mapping[str, float]] = {}
+        for name, data in stored.items():
+            try:
+                figures[text(name)] = msgspec.json.decode(data, type=dict[str, float])
+            except msgspec.MsgspecError:
+                self.skipped += 1
+        return figures

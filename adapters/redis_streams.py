@@ -1,0 +1,73 @@
+"""What the logs and mailboxes over Redis Streams share: one field per entry, bounded length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import redis.asyncio
+
+from adapters.redis_client import block_ms, text
+
+FIELD = b"r"
+"""The only field of an entry: the encoded record."""
+
+_APPEND_LUA = """
+for i = 2, #ARGV do
+  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'r', ARGV[i])
+end
+return #ARGV - 1
+"""
+_MAX_APPEND = 500
+
+Reply = bytes | str
+
+RawEntry = tuple[str, Reply | None]
+"""An entry's id and its record; None: it was trimmed away before it was read."""
+
+
+class RedisStream:
+    """One bounded stream.
+
+    Parameters
+    ----------
+    max_entries : int
+        About this many are kept (``MAXLEN ~``); the oldest go.
+    """
+
+    def __init__(self, client: redis.asyncio.Redis, key: str, *, max_entries: int) -> None:
+        self.client = client
+        self.key = key
+        self._max_entries = max_entries
+        # One script call per batch costs a fifth of a pipeline of XADDs, and a server that is
+        # out of memory refuses it as a whole.
+        self._append = client.register_script(_APPEND_LUA)
+
+    async def append(self, records: Sequence[bytes]) -> None:
+        """Append in order, in calls of a size that does not hold up the server."""
+        for start in range(0, len(records), _MAX_APPEND):
+            batch = records[start : start + _MAX_APPEND]
+            await self._append(keys=[self.key], args=[self._max_entries, *batch])
+
+    async def read(self, after: str, *, count: int, block_s: float) -> list[RawEntry]:
+        """Up to ``count`` entries after the id ``after``, waiting up to ``block_s``."""
+        reply = await self.client.xread({self.key: after}, count=count, block=block_ms(block_s))
+        return raw_entries(reply)
+
+    async def last_id(self) -> str:
+        """The newest entry's id, "0" while there is none."""
+        newest = await self.client.xrevrange(self.key, count=1)
+        return parsed(newest)[0][0] if newest else "0"
+
+
+def raw_entries(reply: object) -> list[RawEntry]:
+    """The entries in the reply of a read from one stream."""
+    return parsed(reply[0][1]) if isinstance(reply, list) and reply else []
+
+
+def parsed(entries: Sequence[tuple[Reply | None, Mapping[Reply, Reply] | None]]) -> list[RawEntry]:
+    """Entries of redis-py as ids and records."""
+    return [
+        (text(entry_id), fields.get(FIELD, b"") if fields else None)
+        for entry_id, fields in entries
+        if entry_id is not None
+    ]
