@@ -127,8 +127,9 @@ class PlannerState:
     ----------
     sequence : int
         Runs so far; names plans and actions.
-    prefetch_price : float
-        What a prefetch must gain beyond its victims' loss, in expected seconds of waiting.
+    prefetch_price, priced_at_s : float
+        What a prefetch must gain beyond its victims' loss, in expected seconds of waiting,
+        as it was at ``priced_at_s``; it fades from there.
     settled_used, settled_wasted : int
         Prefetches that ``prefetch_price`` already accounts for.
     gdsf_inflation : float
@@ -143,6 +144,7 @@ class PlannerState:
 
     sequence: int = 0
     prefetch_price: float = 0.0
+    priced_at_s: float = 0.0
     settled_used: int = 0
     settled_wasted: int = 0
     gdsf_inflation: float = 0.0

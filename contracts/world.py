@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from contracts.events import LoadCause, PriorityClass
-from contracts.ids import ModelId, NodeId
+from contracts.ids import ModelId, NodeId, RequestId
 
 
 class Residency(StrEnum):
@@ -132,6 +132,16 @@ class QueueStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """A request that has not ended. ``source`` is the gateway that holds it."""
+
+    model: ModelId
+    source: str
+    received_at_s: float
+    dispatched_at_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrefetchTally:
     """How prefetches fared: one that is unloaded before a use is wasted."""
 
@@ -154,6 +164,14 @@ class WorldSnapshot:
     prefetches: PrefetchTally = PrefetchTally()
     demand_loads: int = 0
     """Loads that a waiting request caused, since the controller started: its cold starts."""
+    requests: Mapping[RequestId, OpenRequest] = field(default_factory=dict)
+    """Requests to known models that have not ended."""
+    operator_loads: frozenset[ModelId] = frozenset()
+    operator_unloads: frozenset[ModelId] = frozenset()
+    position: str = "0"
+    """The last entry of the event log that is folded in: where a restart goes on."""
+    preloads: frozenset[ModelId] = frozenset()
+    """Models that the configuration wants resident at start, until each was loaded once."""
 
     def on_node(self, node: NodeId) -> tuple[ModelStatus, ...]:
         """The models of one node, by name."""

@@ -1,3 +1,424 @@
-"""Events into the world: the pure reducer."""
+"""Events into the world: the pure reducer that controller and simulator share.
+
+``fold`` takes one event, the other functions one piece of what people set or processes say.
+Each returns a new snapshot. Events may be late or doubled; none may make the world impossible.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from contracts.config import ModelProfile
+from contracts.events import (
+    ActionApplied,
+    ActionFailed,
+    AnyEvent,
+    FirstTokenSent,
+    IntentSignal,
+    LoadCause,
+    ModelLoaded,
+    ModelLoadFailed,
+    ModelLoadStarted,
+    ModelUnloaded,
+    NodeLost,
+    NodeObserved,
+    RequestCancelled,
+    RequestCompleted,
+    RequestDispatched,
+    RequestEnd,
+    RequestFailed,
+    RequestReceived,
+)
+from contracts.ids import ModelId, NodeId, RequestId
+from contracts.messages import GatewayBeat, LoadWanted
+from contracts.plan import LoadModel, Plan, UnloadModel
+from contracts.world import (
+    Mode,
+    ModelStatus,
+    NodeStatus,
+    OpenRequest,
+    Residency,
+    Sla,
+    WorldSnapshot,
+)
+from controller.lifecycle import Step, applies, follow
+
+LOAD_KIND = "load"
+UNLOAD_KIND = "unload"
+
+FIRST_COOLDOWN_S = 10.0
+"""LocalAI's own first cool-down, used where a failed load did not tell one."""
+
+LOAD_S_SHARE = 0.3
+"""Share of a new measurement in the load time: follows a change within three or four loads."""
+
+BEAT_GRACE_S = 2.0
+"""An open request that its gateway's beat does not count is dropped only when it is older
+than this at the beat: events and beats travel separately."""
+
+MAX_OPEN_REQUESTS = 20_000
+"""Beyond it new requests are not tracked one by one; the drain handshake still protects them."""
+
+
+def fold(world: WorldSnapshot, event: AnyEvent) -> WorldSnapshot:  # noqa: C901 - a line per event
+    """The world after ``event``."""
+    match event:
+        case RequestReceived():
+            after = _received(world, event)
+        case RequestDispatched():
+            after = _dispatched(world, event)
+        case RequestCompleted() | RequestFailed() | RequestCancelled():
+            after = _ended(world, event)
+        case ModelLoadStarted():
+            after = _load_started(world, event.model, event.cause, event.at_s)
+        case ModelLoaded():
+            after = _loaded(world, event)
+        case ModelLoadFailed():
+            after = _load_failed(world, event)
+        case ModelUnloaded():
+            after = _step(world, event.model, Step.UNLOADED, event.at_s)
+        case NodeObserved():
+            after = _observed(world, event)
+        case NodeLost():
+            after = _with_node(world, replace(_node(world, event.node), alive=False))
+        case ActionFailed():
+            after = _action_failed(world, event)
+        case FirstTokenSent() | IntentSignal() | ActionApplied():
+            after = world
+        case _:
+            assert_never(event)
+    return replace(
+        after, taken_at_s=max(world.taken_at_s, event.at_s), generation=world.generation + 1
+    )
+
+
+def commit(world: WorldSnapshot, plan: Plan) -> WorldSnapshot:
+    """The world once ``plan`` is ordered: victims drain, loads count against the budget."""
+    for action in plan.actions:
+        match action:
+            case UnloadModel():
+                world = _step(world, action.model, Step.DRAIN, plan.made_at_s)
+            case LoadModel():
+                world = _load_started(world, action.model, action.cause, plan.made_at_s)
+            case _:
+                pass
+    return replace(world, generation=world.generation + 1)
+
+
+def fold_wanted(world: WorldSnapshot, wanted: LoadWanted) -> WorldSnapshot:
+    """A gateway holds a request: known at once, ahead of the event log."""
+    return _open(world, wanted.request_id, wanted.model, str(wanted.gateway), wanted.at_s)
+
+
+def fold_beat(world: WorldSnapshot, beat: GatewayBeat) -> WorldSnapshot:
+    """Drop open requests that their gateway no longer counts: their end was lost on the way."""
+    by_model: dict[tuple[ModelId, bool], list[RequestId]] = {}
+    for request_id, request in world.requests.items():
+        if request.source == beat.gateway:
+            since_s = request.dispatched_at_s or request.received_at_s
+            if since_s < beat.at_s - BEAT_GRACE_S or beat.leaving:
+                key = (request.model, request.dispatched_at_s is not None)
+                by_model.setdefault(key, []).append(request_id)
+    for (model, dispatched), requests in by_model.items():
+        counted = (beat.in_flight if dispatched else beat.waiting).get(model, 0)
+        excess = len(requests) - (0 if beat.leaving else counted)
+        for request_id in requests[: max(0, excess)]:
+            world = _close(world, request_id, beat.at_s)
+    return world
+
+
+def drop_gateway(world: WorldSnapshot, gateway: str, now_s: float) -> WorldSnapshot:
+    """End every request of a gateway that is gone."""
+    for request_id, request in tuple(world.requests.items()):
+        if request.source == gateway:
+            world = _close(world, request_id, now_s)
+    return world
+
+
+def with_catalogue(
+    world: WorldSnapshot,
+    node: NodeId,
+    models: Iterable[ModelId],
+    profiles: Mapping[ModelId, ModelProfile],
+    footprints: Mapping[ModelId, int],
+) -> WorldSnapshot:
+    """What ``node`` lists now: new models come in cold, missing ones go unless in use.
+
+    A measured footprint stands over LocalAI's estimate, and that over the declared one.
+    """
+    listed = set(models)
+    merged: dict[ModelId, ModelStatus] = {
+        name: status
+        for name, status in world.models.items()
+        if status.node != node or name in listed or status.residency is not Residency.COLD
+    }
+    for name in listed:
+        status = merged.get(name) or ModelStatus(
+            model=name, node=node, residency_since_s=world.taken_at_s
+        )
+        profile = profiles.get(name)
+        footprint = status.footprint_bytes or footprints.get(name)
+        if footprint is None and profile is not None:
+            footprint = profile.footprint_bytes
+        merged[name] = replace(status, footprint_bytes=footprint)
+    nodes = {node: NodeStatus(node=node), **world.nodes}
+    return replace(world, models=merged, nodes=nodes)
+
+
+def with_controls(
+    world: WorldSnapshot, *, mode: Mode, slas: Mapping[ModelId, Sla], pins: Iterable[ModelId]
+) -> WorldSnapshot:
+    """What people set."""
+    pinned = frozenset(pins)
+    models = {
+        name: status
+        if status.pinned == (name in pinned)
+        else replace(status, pinned=name in pinned)
+        for name, status in world.models.items()
+    }
+    return replace(world, mode=mode, slas=dict(slas), models=models)
+
+
+def _received(world: WorldSnapshot, event: RequestReceived) -> WorldSnapshot:
+    if event.model is None or event.model not in world.models:
+        return world
+    world = _open(world, event.request_id, event.model, event.source, event.at_s)
+    status = world.models[event.model]
+    return _with_model(world, replace(status, arrivals=status.arrivals + 1))
+
+
+def _open(
+    world: WorldSnapshot, request_id: RequestId, model: ModelId, source: str, at_s: float
+) -> WorldSnapshot:
+    known = model in world.models and request_id not in world.requests
+    if not known or len(world.requests) >= MAX_OPEN_REQUESTS:
+        return world
+    status = world.models[model]
+    wanted_s = status.wanted_since_s
+    request = OpenRequest(model=model, source=source, received_at_s=at_s)
+    world = _used(replace(world, requests={**world.requests, request_id: request}), status, at_s)
+    return _with_model(
+        world,
+        replace(
+            world.models[model],
+            waiting=status.waiting + 1,
+            wanted_since_s=at_s if wanted_s is None else min(wanted_s, at_s),
+        ),
+    )
+
+
+def _used(world: WorldSnapshot, status: ModelStatus, at_s: float) -> WorldSnapshot:
+    """Note a use; the first one of a prefetched model makes its prefetch a used one."""
+    resident = status.residency not in (Residency.COLD, Residency.FAILED)
+    first_use = resident and not status.used_since_load
+    if first_use and status.load_cause is LoadCause.PREFETCH:
+        world = replace(world, prefetches=replace(world.prefetches, used=world.prefetches.used + 1))
+    last_s = status.last_used_at_s
+    return _with_model(
+        world,
+        replace(
+            status,
+            last_used_at_s=at_s if last_s is None else max(last_s, at_s),
+            used_since_load=status.used_since_load or resident,
+        ),
+    )
+
+
+def _dispatched(world: WorldSnapshot, event: RequestDispatched) -> WorldSnapshot:
+    request = world.requests.get(event.request_id)
+    if request is None or request.dispatched_at_s is not None:
+        return world
+    status = world.models[request.model]
+    waiting = status.waiting - 1
+    world = replace(
+        world,
+        requests={**world.requests, event.request_id: replace(request, dispatched_at_s=event.at_s)},
+    )
+    return _with_model(
+        world,
+        replace(
+            status,
+            waiting=waiting,
+            in_flight=status.in_flight + 1,
+            wanted_since_s=status.wanted_since_s if waiting else None,
+        ),
+    )
+
+
+def _ended(world: WorldSnapshot, event: RequestEnd) -> WorldSnapshot:
+    return _close(world, event.request_id, event.at_s)
+
+
+def _close(world: WorldSnapshot, request_id: RequestId, at_s: float) -> WorldSnapshot:
+    request = world.requests.get(request_id)
+    if request is None:
+        return world
+    requests = {name: open_ for name, open_ in world.requests.items() if name != request_id}
+    status = world.models[request.model]
+    if request.dispatched_at_s is None:
+        waiting = status.waiting - 1
+        status = replace(
+            status, waiting=waiting, wanted_since_s=status.wanted_since_s if waiting else None
+        )
+    else:
+        status = replace(
+            status,
+            in_flight=status.in_flight - 1,
+            last_used_at_s=max(status.last_used_at_s or at_s, at_s),
+        )
+    return _with_model(replace(world, requests=requests), status)
+
+
+def _load_started(
+    world: WorldSnapshot, model: ModelId, cause: LoadCause, at_s: float
+) -> WorldSnapshot:
+    status = world.models.get(model)
+    if status is None:
+        return world
+    if status.residency is Residency.LOADING:
+        # Ordered before, begun now: its time counts from here.
+        return _with_model(world, replace(status, residency_since_s=at_s))
+    if not applies(status.residency, Step.LOAD):
+        return world
+    tally = world.prefetches
+    if cause is LoadCause.PREFETCH:
+        tally = replace(tally, started=tally.started + 1, used=tally.used + bool(status.waiting))
+    world = replace(
+        world,
+        prefetches=tally,
+        demand_loads=world.demand_loads + (cause in (LoadCause.DEMAND, LoadCause.GATEWAY)),
+        operator_loads=world.operator_loads - {model},
+        preloads=world.preloads - {model},
+    )
+    return _with_model(
+        world,
+        replace(
+            status,
+            residency=Residency.LOADING,
+            residency_since_s=at_s,
+            load_cause=cause,
+            used_since_load=status.waiting > 0,
+            cooldown_until_s=None,
+        ),
+    )
+
+
+def _loaded(world: WorldSnapshot, event: ModelLoaded) -> WorldSnapshot:
+    status = world.models.get(event.model)
+    if status is None or not applies(status.residency, Step.LOADED):
+        return world
+    load_s = status.load_s
+    if event.load_s is not None:
+        # The first measurement stands alone; later ones move it.
+        load_s = event.load_s if load_s is None else load_s + LOAD_S_SHARE * (event.load_s - load_s)
+    return _with_model(
+        world,
+        replace(
+            status,
+            residency=Residency.HOT,
+            residency_since_s=event.at_s,
+            load_s=load_s,
+            load_cause=status.load_cause or event.cause,
+            last_used_at_s=max(status.last_used_at_s or event.at_s, event.at_s),
+            footprint_bytes=event.footprint_bytes or status.footprint_bytes,
+            cooldown_until_s=None,
+        ),
+    )
+
+
+def _load_failed(world: WorldSnapshot, event: ModelLoadFailed) -> WorldSnapshot:
+    status = world.models.get(event.model)
+    if status is None or not applies(status.residency, Step.LOAD_FAILED):
+        return world
+    wait_s = FIRST_COOLDOWN_S if event.retry_after_s is None else event.retry_after_s
+    failed = replace(
+        status,
+        residency=Residency.FAILED,
+        residency_since_s=event.at_s,
+        cooldown_until_s=event.at_s + wait_s,
+    )
+    return _with_model(
+        replace(
+            world,
+            operator_loads=world.operator_loads - {event.model},
+            preloads=world.preloads - {event.model},
+        ),
+        failed,
+    )
+
+
+def _action_failed(world: WorldSnapshot, event: ActionFailed) -> WorldSnapshot:
+    steps = {LOAD_KIND: Step.LOAD_GIVEN_UP, UNLOAD_KIND: Step.DRAIN_GIVEN_UP}
+    step = steps.get(event.kind)
+    return world if step is None else _step(world, ModelId(event.subject), step, event.at_s)
+
+
+def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> WorldSnapshot:
+    """Follow the table; leaving memory settles whether a prefetch was wasted."""
+    status = world.models.get(model)
+    if status is None:
+        return world
+    after = follow(status.residency, step)
+    if after is status.residency:
+        return world
+    gone = after is Residency.COLD
+    if gone and status.load_cause is LoadCause.PREFETCH and not status.used_since_load:
+        tally = world.prefetches
+        world = replace(world, prefetches=replace(tally, wasted=tally.wasted + 1))
+    world = replace(
+        world, operator_unloads=world.operator_unloads - {model} if gone else world.operator_unloads
+    )
+    return _with_model(
+        world,
+        replace(
+            status,
+            residency=after,
+            residency_since_s=at_s,
+            load_cause=None if gone else status.load_cause,
+            used_since_load=status.used_since_load and not gone,
+        ),
+    )
+
+
+def _observed(world: WorldSnapshot, event: NodeObserved) -> WorldSnapshot:
+    resident = frozenset(event.resident)
+    for status in world.on_node(event.node):
+        # ``at_s`` is when the poll began: what changed since is newer than the answer.
+        if status.residency_since_s < event.at_s:
+            seen = status.model in resident
+            step = Step.SEEN_RESIDENT if seen else Step.SEEN_ABSENT
+            if applies(status.residency, step):
+                world = _step(world, status.model, step, event.at_s)
+                if seen:
+                    world = _with_model(
+                        world,
+                        replace(world.models[status.model], load_cause=LoadCause.EXTERNAL),
+                    )
+    ours = sum(status.occupied_bytes for status in world.on_node(event.node))
+    used = event.memory_used_bytes
+    return _with_node(
+        world,
+        replace(
+            _node(world, event.node),
+            alive=True,
+            seen_at_s=event.at_s,
+            memory_total_bytes=event.memory_total_bytes,
+            memory_used_bytes=used,
+            used_by_others_bytes=0 if used is None else max(0, used - ours),
+            model_limit=event.model_limit,
+        ),
+    )
+
+
+def _with_model(world: WorldSnapshot, status: ModelStatus) -> WorldSnapshot:
+    return replace(world, models={**world.models, status.model: status})
+
+
+def _with_node(world: WorldSnapshot, status: NodeStatus) -> WorldSnapshot:
+    return replace(world, nodes={**world.nodes, status.node: status})
+
+
+def _node(world: WorldSnapshot, node: NodeId) -> NodeStatus:
+    return world.nodes.get(node) or NodeStatus(node=node)

@@ -1,0 +1,64 @@
+"""Which gateways are there, and whether all of them have let a model go: pure bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from contracts.ids import GatewayId, ModelId
+from contracts.messages import GatewayBeat
+
+GONE_AFTER_S = 3.0
+"""A gateway whose beat is older counts as gone (beats come every second)."""
+
+MAX_GATEWAYS = 1000
+
+
+class DrainVerdict(StrEnum):
+    """What the gateways say about a drain."""
+
+    WAIT = "wait"
+    """Not all have acknowledged it yet."""
+    CLEAR = "clear"
+    """All have, and none has a request in flight."""
+    BUSY = "busy"
+    """One that acknowledged it still has requests in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The last beat of each gateway that is alive."""
+
+    beats: Mapping[GatewayId, GatewayBeat] = field(default_factory=dict)
+
+    def heard(self, beat: GatewayBeat) -> Roster:
+        """With a newer beat; a leaving gateway goes, and past the bound new ones are ignored."""
+        if beat.leaving:
+            return replace(
+                self, beats={name: b for name, b in self.beats.items() if name != beat.gateway}
+            )
+        known = self.beats.get(beat.gateway)
+        if known is not None and known.at_s > beat.at_s:
+            return self
+        if known is None and len(self.beats) >= MAX_GATEWAYS:
+            return self
+        return replace(self, beats={**self.beats, beat.gateway: beat})
+
+    def without_silent(self, now_s: float) -> tuple[Roster, tuple[GatewayId, ...]]:
+        """Without those gone, and who they are."""
+        gone = tuple(name for name, beat in self.beats.items() if beat.at_s < now_s - GONE_AFTER_S)
+        if not gone:
+            return self, ()
+        kept = {name: beat for name, beat in self.beats.items() if name not in gone}
+        return replace(self, beats=kept), gone
+
+    def drain(self, drain_id: str, model: ModelId) -> DrainVerdict:
+        """Whether ``model`` may be unloaded. Without any gateway it is clear."""
+        verdict = DrainVerdict.CLEAR
+        for beat in self.beats.values():
+            if drain_id not in beat.drains:
+                verdict = DrainVerdict.WAIT
+            elif beat.in_flight.get(model, 0) > 0:
+                return DrainVerdict.BUSY
+        return verdict

@@ -1,0 +1,111 @@
+"""What gateways are told, made from the world: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from contracts.config import ModelProfile, PlannerConfig
+from contracts.events import PriorityClass
+from contracts.ids import ModelId, NodeId
+from contracts.messages import LoadAnswer
+from contracts.plan import Outcome, PlannerState
+from contracts.reasons import Reason, explain
+from contracts.routing import ModelRoute, NodeRoute, RoutingTable
+from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
+from controller.memory import room
+from controller.policies.base import expected_load_s
+
+_REFUSALS = {Reason.COOL_DOWN, Reason.NEVER_FITS}
+
+
+def routing_table(
+    world: WorldSnapshot,
+    *,
+    token: int,
+    config: PlannerConfig,
+    profiles: Mapping[ModelId, ModelProfile],
+    draining: Mapping[ModelId, str],
+    aliases: Mapping[str, ModelId],
+) -> RoutingTable:
+    """The table that the leader with this fencing token publishes."""
+    return RoutingTable(
+        token=token,
+        made_at_s=world.taken_at_s,
+        mode=world.mode,
+        models={name: _route(status) for name, status in world.models.items()},
+        nodes={
+            name: NodeRoute(
+                node=name, alive=node.alive, free_bytes=_free_bytes(world, config, name)
+            )
+            for name, node in world.nodes.items()
+        },
+        draining=dict(draining),
+        aliases=dict(aliases),
+        classes=_classes(world, profiles),
+    )
+
+
+def load_answer(world: WorldSnapshot, state: PlannerState, model: ModelId) -> LoadAnswer:
+    """What a gateway that waits for ``model`` is told, after a plan was committed."""
+    status = world.models.get(model)
+    if status is None:
+        return _refusal(model, Reason.UNKNOWN_MODEL)
+    if world.mode is not Mode.ACTIVE:
+        return _refusal(model, Reason.OBSERVE_ONLY)
+    if not world.nodes[status.node].alive:
+        return _refusal(model, Reason.NODE_LOST, retry_after_s=1.0)
+    if status.residency is Residency.HOT:
+        return LoadAnswer(model=model, accepted=True, reason=Reason.RESIDENT, expected_s=0.0)
+    outcome, reason = state.last_said.get(model, (Outcome.HOLD, Reason.LOADING))
+    if outcome is Outcome.HOLD and reason in _REFUSALS:
+        until_s = status.cooldown_until_s
+        rest_s = None if until_s is None else max(0.0, until_s - world.taken_at_s)
+        return _refusal(model, reason, retry_after_s=rest_s)
+    return LoadAnswer(model=model, accepted=True, reason=reason, expected_s=_rest_s(world, status))
+
+
+def _rest_s(world: WorldSnapshot, status: ModelStatus) -> float:
+    """Seconds until the load should be done; the whole load where it has not begun."""
+    load_s = expected_load_s(status)
+    if status.residency is not Residency.LOADING:
+        return load_s
+    return max(0.0, load_s - (world.taken_at_s - status.residency_since_s))
+
+
+def _refusal(model: ModelId, reason: Reason, *, retry_after_s: float | None = None) -> LoadAnswer:
+    return LoadAnswer(
+        model=model,
+        accepted=False,
+        reason=reason,
+        retry_after_s=retry_after_s,
+        message=f"{model}: {explain(reason)}",
+    )
+
+
+def _route(status: ModelStatus) -> ModelRoute:
+    loading = status.residency is Residency.LOADING
+    return ModelRoute(
+        model=status.model,
+        node=status.node,
+        residency=status.residency,
+        expected_load_s=expected_load_s(status),
+        load_started_at_s=status.residency_since_s if loading else None,
+        cooldown_until_s=status.cooldown_until_s,
+        last_used_at_s=status.last_used_at_s,
+        footprint_bytes=status.footprint_bytes,
+        pinned=status.pinned,
+    )
+
+
+def _free_bytes(world: WorldSnapshot, config: PlannerConfig, node: NodeId) -> int | None:
+    here = room(world, node, config)
+    return None if here.usable_bytes is None else here.usable_bytes - here.occupied_bytes
+
+
+def _classes(
+    world: WorldSnapshot, profiles: Mapping[ModelId, ModelProfile]
+) -> dict[ModelId, PriorityClass]:
+    declared = {
+        name: profile.priority for name, profile in profiles.items() if profile.priority is not None
+    }
+    return declared | {name: sla.priority for name, sla in world.slas.items()}

@@ -1,0 +1,239 @@
+"""Requests to replay: the three standard workloads, and a plain CSV.
+
+A workload fixes everything that a policy does not decide: which model is asked for when, how
+long it serves, how large it is and how long it loads. Drawn values come from CRC-32 of a
+name, so that every implementation gets the same numbers without sharing a random generator.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from zlib import crc32
+
+from contracts.errors import Invalid
+from contracts.ids import ModelId
+
+MIB = 1024**2
+_MAX_SERVICE_S = 120.0
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadModel:
+    """One model as the workload defines it; ``slo_s`` is the wait that still counts as good."""
+
+    model: ModelId
+    size_mb: int
+    load_s: float
+    parallel: int
+    slo_s: float
+
+    @property
+    def footprint_bytes(self) -> int:
+        """The same size in bytes (a workload's MB are MiB)."""
+        return self.size_mb * MIB
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Arrival:
+    """One request: when, for which model, and how long it occupies a slot."""
+
+    at_s: float
+    model: ModelId
+    service_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Models and their requests, sorted by (time, model)."""
+
+    name: str
+    models: dict[ModelId, WorkloadModel]
+    arrivals: tuple[Arrival, ...]
+
+    def between(self, from_s: float, until_s: float) -> tuple[Arrival, ...]:
+        """The requests with ``from_s`` <= time < ``until_s``."""
+        return tuple(a for a in self.arrivals if from_s <= a.at_s < until_s)
+
+
+def load_workload(name: str, trace: Path) -> Workload:
+    """Read ``trace`` as the workload ``name`` (see ``WORKLOADS``).
+
+    Raises
+    ------
+    Invalid
+        Unknown name, unreadable file, or a row that does not fit; names file and line.
+    """
+    if name not in WORKLOADS:
+        raise Invalid(f"unknown workload {name!r}; known are {', '.join(sorted(WORKLOADS))}")
+    try:
+        rows = list(_rows(trace))
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise Invalid(f"{trace}: cannot be read: {error}") from error
+    if not rows:
+        raise Invalid(f"{trace}: no rows after the header")
+    try:
+        workload = WORKLOADS[name](rows)
+    except (KeyError, ValueError, TypeError) as error:
+        raise Invalid(f"{trace}: is not a {name} trace: {type(error).__name__} {error}") from error
+    return workload
+
+
+def guess_workload(trace: Path) -> str:
+    """The workload whose columns the file has.
+
+    Raises
+    ------
+    Invalid
+        No known workload has these columns.
+    """
+    try:
+        with _open(trace) as file:
+            header = frozenset(file.readline().strip().split(","))
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise Invalid(f"{trace}: cannot be read: {error}") from error
+    for columns, name in _COLUMNS:
+        if columns <= header:
+            return name
+    raise Invalid(
+        f"{trace}: columns {', '.join(sorted(header))} fit no workload; "
+        "a plain trace has t_s,model,service_s"
+    )
+
+
+def drawn_ratio(text: str) -> float:
+    """A number in [0, 1) that depends on ``text`` alone."""
+    return crc32(text.encode()) / 2**32
+
+
+def drawn_service_s(text: str) -> float:
+    """Service time where a trace has none: log-normal exp(0.5 + 0.6 z), within 0.3 to 30 s."""
+    z = _NORMAL.inv_cdf((crc32(text.encode()) + 0.5) / 2**32)
+    return min(30.0, max(0.3, math.exp(0.5 + 0.6 * z)))
+
+
+def _open(trace: Path) -> io.TextIOBase:
+    if trace.suffix == ".gz":
+        return gzip.open(trace, "rt", encoding="utf-8", newline="")
+    return trace.open(encoding="utf-8", newline="")
+
+
+def _rows(trace: Path) -> Iterator[dict[str, str]]:
+    with _open(trace) as file:
+        yield from csv.DictReader(file)
+
+
+_SIZES_GENTD26 = (2100, 2100, 4300, 6600, 6900)
+_SIZES_COMMON = (1200, 2500, 4700, 4700, 5200, 8100, 9300)
+
+
+def _model(
+    name: str, sizes: tuple[int, ...], load_s: Callable[[int], float]
+) -> tuple[ModelId, WorkloadModel]:
+    size_mb = sizes[crc32(name.encode()) % len(sizes)]
+    model = ModelId(name)
+    return model, WorkloadModel(
+        model=model, size_mb=size_mb, load_s=load_s(size_mb), parallel=4, slo_s=2.0
+    )
+
+
+def _common_model(name: str) -> tuple[ModelId, WorkloadModel]:
+    return _model(name, _SIZES_COMMON, lambda size_mb: 1 + size_mb / 600)
+
+
+def _workload(
+    name: str,
+    arrivals: Iterable[Arrival],
+    model: Callable[[str], tuple[ModelId, WorkloadModel]],
+) -> Workload:
+    ordered = tuple(sorted(arrivals, key=lambda a: (a.at_s, a.model)))
+    return Workload(
+        name=name,
+        models=dict(model(found) for found in sorted({a.model for a in ordered})),
+        arrivals=ordered,
+    )
+
+
+def _gentd26(rows: list[dict[str, str]]) -> Workload:
+    arrivals = (
+        Arrival(
+            float(row["t_s"]), ModelId(row["model"]), min(_MAX_SERVICE_S, float(row["service_s"]))
+        )
+        for row in rows
+    )
+    return _workload(
+        "gentd26",
+        arrivals,
+        lambda name: _model(name, _SIZES_GENTD26, lambda size_mb: 4 + size_mb / 350),
+    )
+
+
+def _azure_fn(rows: list[dict[str, str]]) -> Workload:
+    per_day: dict[str, int] = defaultdict(int)
+    for row in rows:
+        per_day[row["model"]] += int(row["count"])
+    kept = set(sorted(name for name, count in per_day.items() if count <= 600)[:60])
+    arrivals = (
+        Arrival(
+            60 * int(row["minute"]) + 60 * drawn_ratio(f"{key}:t"),
+            ModelId(row["model"]),
+            drawn_service_s(key),
+        )
+        for row in rows
+        if row["model"] in kept
+        for j in range(int(row["count"]))
+        for key in (f"{row['model']}:{row['minute']}:{j}",)
+    )
+    return _workload("azure-fn", arrivals, _common_model)
+
+
+def _servegen(rows: list[dict[str, str]]) -> Workload:
+    window_s = 600.0
+    days_14_s = 14 * 86400.0
+    first_s = min(float(row["t_start_s"]) for row in rows)
+    mean_rate: dict[str, float] = defaultdict(float)
+    for row in rows:
+        mean_rate[row["client"]] += float(row["rate_per_s"]) * window_s / days_14_s
+    thinning = {
+        client: min(rate, 1 / 600) / rate if rate > 0 else 0.0 for client, rate in mean_rate.items()
+    }
+    arrivals = []
+    for row in rows:
+        client, start_s = row["client"], float(row["t_start_s"]) - first_s
+        window = int(start_s // window_s)
+        expected = window_s * float(row["rate_per_s"]) * thinning[client]
+        for j in range(math.floor(expected + drawn_ratio(f"{client}:{window}"))):
+            key = f"{client}:{window}:{j}"
+            at_s = start_s + window_s * drawn_ratio(f"{key}:t")
+            arrivals.append(Arrival(at_s, ModelId(client), drawn_service_s(key)))
+    return _workload("servegen", arrivals, _common_model)
+
+
+def _plain(rows: list[dict[str, str]]) -> Workload:
+    arrivals = (
+        Arrival(float(row["t_s"]), ModelId(row["model"]), float(row["service_s"])) for row in rows
+    )
+    return _workload("csv", arrivals, _common_model)
+
+
+WORKLOADS: dict[str, Callable[[list[dict[str, str]]], Workload]] = {
+    "gentd26": _gentd26,
+    "azure-fn": _azure_fn,
+    "servegen": _servegen,
+    "csv": _plain,
+}
+
+_COLUMNS: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"t_s", "model", "service_s", "client"}), "gentd26"),
+    (frozenset({"model", "minute", "count"}), "azure-fn"),
+    (frozenset({"client", "t_start_s", "rate_per_s"}), "servegen"),
+    (frozenset({"t_s", "model", "service_s"}), "csv"),
+)
