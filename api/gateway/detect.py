@@ -1,3 +1,345 @@
-"""Which model and class a request is for."""
+"""Which model and class a request is for: what its path, body, query and headers say.
+
+Pure: bytes in, values out, and no bytes make it raise. A body that is odd is forwarded
+unpeeked, since LocalAI is the one to judge it.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from contracts.errors import Invalid
+from contracts.events import PriorityClass
+from contracts.ids import ModelId
+
+MAX_MODEL_NAME_CHARS = 512
+"""Longer names are no models: they are forwarded, but nothing of them is kept."""
+
+MAX_DEADLINE_MS = 86_400_000
+_MAX_QUERY_FIELDS = 200
+_MAX_FORM_BYTES = 65_536
+
+Bytes = bytes | bytearray | memoryview
+
+Headers = Iterable[tuple[bytes, bytes]]
+"""As ASGI gives them: names in lower case."""
+
+
+class ApiStyle(StrEnum):
+    """Whose shape answers, streams and errors have."""
+
+    OPENAI = "openai"
+    RESPONSES = "responses"
+    ANTHROPIC = "anthropic"
+    OLLAMA = "ollama"
+    OTHER = "other"
+    """No token stream: audio, images, scores."""
+
+
+class BodyKind(StrEnum):
+    """How the body is looked at."""
+
+    JSON = "json"
+    MULTIPART = "multipart"
+    FORM = "form"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferencePath:
+    """A path whose requests are metered and admitted.
+
+    Attributes
+    ----------
+    operation : str
+        The word that events and metrics use, such as ``chat``.
+    path_model : str or None
+        The model that the path itself names.
+    model_field : str
+        The body's field that names the model.
+    streams_by_default : bool
+        Whether an absent ``stream`` means true.
+    """
+
+    operation: str
+    style: ApiStyle
+    path_model: str | None = None
+    model_field: str = "model"
+    streams_by_default: bool = False
+
+    @property
+    def takes_comments(self) -> bool:
+        """Whether its streams are server-sent events, which may carry comments."""
+        return self.style in (ApiStyle.OPENAI, ApiStyle.RESPONSES, ApiStyle.ANTHROPIC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peek:
+    """What a body says. ``stream`` is None where it says nothing that can be read."""
+
+    model: str | None = None
+    stream: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the caller asks of us, in ``X-Headstart-*`` headers. None: nothing asked."""
+
+    priority: PriorityClass | None = None
+    fallback: bool | None = None
+    deadline_s: float | None = None
+
+
+class BadHeader(Invalid):
+    """A ``X-Headstart-*`` header with a value that it does not take."""
+
+    def __init__(self, header: str, value: str, takes: str) -> None:
+        super().__init__(f'{header}: "{value[:64]}" is not valid; it takes {takes}')
+        self.header = header
+
+
+_OPENAI_OPERATIONS = {
+    "/chat/completions": "chat",
+    "/completions": "completions",
+    "/edits": "edits",
+    "/mcp/chat/completions": "mcp_chat",
+    "/mcp/v1/chat/completions": "mcp_chat",
+}
+_OTHER_OPERATIONS = {
+    "/embeddings": "embeddings",
+    "/moderations": "moderations",
+    "/rerank": "rerank",
+    "/audio/transcriptions": "transcription",
+    "/audio/speech": "speech",
+    "/audio/diarization": "diarization",
+    "/audio/classification": "classification",
+    "/audio/transform": "transform",
+    "/audio/transformations": "transform",
+    "/tts": "tts",
+    "/images/generations": "image",
+    "/images/inpainting": "image",
+    "/images/upscale": "image",
+    "/video": "video",
+    "/3d/generations": "3d",
+    "/3d/remesh": "3d",
+    "/detection": "detection",
+    "/depth": "detection",
+    "/vad": "vad",
+    "/tokenize": "tokenize",
+    "/detokenize": "tokenize",
+    "/realtime/calls": "realtime",
+}
+_FACE_AND_VOICE = frozenset({"analyze", "embed", "identify", "register", "verify"})
+_OLLAMA_OPERATIONS = {
+    "/api/chat": ("chat", True),
+    "/api/generate": ("completions", True),
+    "/api/embed": ("embeddings", False),
+    "/api/embeddings": ("embeddings", False),
+}
+_WEBSOCKETS = {
+    "/v1/realtime": ("realtime", ApiStyle.OTHER),
+    "/v1/responses": ("responses", ApiStyle.RESPONSES),
+    "/responses": ("responses", ApiStyle.RESPONSES),
+    "/audio/transformations/stream": ("transform", ApiStyle.OTHER),
+}
+_LISTS = frozenset({"/v1/models", "/models", "/v1/models/capabilities", "/models/capabilities"})
+
+
+def match_path(method: str, path: str) -> InferencePath | None:
+    """The inference path that a request is for, or None: then it only passes through.
+
+    ``path`` is decoded, and without query. Only POST makes an answer out of a model.
+    """
+    if method != "POST":
+        return None
+    path = path.rstrip("/")
+    if (ollama := _OLLAMA_OPERATIONS.get(path)) is not None:
+        operation, streams = ollama
+        return InferencePath(operation=operation, style=ApiStyle.OLLAMA, streams_by_default=streams)
+    rest = path.removeprefix("/v1")
+    if (operation_word := _OPENAI_OPERATIONS.get(rest)) is not None:
+        return InferencePath(operation=operation_word, style=ApiStyle.OPENAI)
+    if rest == "/messages":
+        return InferencePath(operation="messages", style=ApiStyle.ANTHROPIC)
+    if rest == "/responses":
+        return InferencePath(operation="responses", style=ApiStyle.RESPONSES)
+    if (operation_word := _OTHER_OPERATIONS.get(rest)) is not None:
+        return InferencePath(operation=operation_word, style=ApiStyle.OTHER)
+    return _match_named(path)
+
+
+def match_websocket(path: str) -> InferencePath | None:
+    """The inference path of a websocket; None: it passes through, as log streams do."""
+    found = _WEBSOCKETS.get(path.rstrip("/"))
+    return None if found is None else InferencePath(operation=found[0], style=found[1])
+
+
+def lists_models(method: str, path: str) -> bool:
+    """Whether the request lists the models, as a UI does before somebody picks one."""
+    return method == "GET" and path.rstrip("/") in _LISTS
+
+
+def body_kind(content_type: bytes | None) -> BodyKind:
+    """How to look at a body of this type. LocalAI takes JSON where nothing else is said."""
+    bare = (content_type or b"").split(b";", 1)[0].strip().lower()
+    if bare == b"multipart/form-data":
+        return BodyKind.MULTIPART
+    if bare == b"application/x-www-form-urlencoded":
+        return BodyKind.FORM
+    return BodyKind.JSON
+
+
+def peek_json(body: Bytes, model_field: str = "model") -> Peek:
+    """Model and stream of a JSON body; all None where it cannot be read."""
+    try:
+        if model_field == "model_id":
+            voiced = _VOICED_DECODER.decode(body)
+            return _peek(voiced.model_id, voiced.stream)
+        plain = _PLAIN_DECODER.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return Peek()
+    return _peek(plain.model, plain.stream)
+
+
+def peek_form(body: Bytes) -> Peek:
+    """The same of a small ``application/x-www-form-urlencoded`` body."""
+    fields = _fields(bytes(body)) if memoryview(body).nbytes <= _MAX_FORM_BYTES else {}
+    return _peek(fields.get("model"), fields.get("stream") == "true" or None)
+
+
+def find_model(
+    *,
+    peek: Peek,
+    path: InferencePath,
+    query: bytes,
+    authorization: bytes | None,
+    is_model: Callable[[str], bool],
+) -> str | None:
+    """The name that was asked for, in LocalAI's own order; None: LocalAI picks one.
+
+    The body, then the path, the query, and a bearer token that ``is_model`` knows.
+    """
+    if peek.model is not None:
+        return peek.model
+    if path.path_model is not None:
+        return path.path_model
+    if (named := _name(_fields(query).get("model"))) is not None:
+        return named
+    if authorization is not None and authorization.startswith(b"Bearer "):
+        token = _name(authorization[len(b"Bearer ") :].decode("utf-8", "replace"))
+        if token is not None and is_model(token):
+            return token
+    return None
+
+
+def resolve_alias(asked: str | None, aliases: Mapping[str, ModelId]) -> ModelId | None:
+    """The model behind the name that was asked for."""
+    return None if asked is None else aliases.get(asked, ModelId(asked))
+
+
+def read_wishes(headers: Headers) -> Wishes:
+    """Read the ``X-Headstart-*`` headers; raises BadHeader on a value that one does not take."""
+    found = {name: value for name, value in headers if name.startswith(b"x-headstart-")}
+    if not found:
+        return Wishes()
+    return Wishes(
+        priority=_class(found.get(b"x-headstart-class")),
+        fallback=_fallback(found.get(b"x-headstart-fallback")),
+        deadline_s=_deadline_s(found.get(b"x-headstart-deadline-ms")),
+    )
+
+
+class _Plain(msgspec.Struct):
+    model: object = None
+    stream: object = None
+
+
+class _Voiced(msgspec.Struct):
+    model_id: object = None
+    stream: object = None
+
+
+_PLAIN_DECODER = msgspec.json.Decoder(_Plain)
+_VOICED_DECODER = msgspec.json.Decoder(_Voiced)
+
+
+def _match_named(path: str) -> InferencePath | None:
+    """Paths with a name in them. A model's name may hold slashes."""
+    if path.startswith("/v1/engines/"):
+        model, _, operation = path.removeprefix("/v1/engines/").rpartition("/")
+        if operation in ("completions", "embeddings") and (named := _name(model)) is not None:
+            style = ApiStyle.OPENAI if operation == "completions" else ApiStyle.OTHER
+            return InferencePath(operation=operation, style=style, path_model=named)
+        return None
+    if path.startswith("/v1/text-to-speech/") or path == "/v1/sound-generation":
+        return InferencePath(operation="tts", style=ApiStyle.OTHER, model_field="model_id")
+    for family in ("face", "voice"):
+        if path.removeprefix(f"/v1/{family}/") in _FACE_AND_VOICE:
+            return InferencePath(operation=family, style=ApiStyle.OTHER)
+    return None
+
+
+def _peek(model: object, stream: object) -> Peek:
+    return Peek(model=_name(model), stream=stream if isinstance(stream, bool) else None)
+
+
+def _name(value: object) -> str | None:
+    """A model's name is any text that is neither empty nor absurd; it is never taken apart."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_MODEL_NAME_CHARS:
+        return None
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return None
+    return value
+
+
+def _fields(query: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            query.decode("utf-8", "replace"),
+            keep_blank_values=True,
+            max_num_fields=_MAX_QUERY_FIELDS,
+        )
+    except ValueError:
+        return {}
+    # Of a field that is given twice, the first counts, as in Go.
+    return dict(reversed(pairs))
+
+
+def _class(value: bytes | None) -> PriorityClass | None:
+    if value is None:
+        return None
+    try:
+        return PriorityClass(_text(value).lower())
+    except ValueError:
+        takes = "realtime, batch or background"
+        raise BadHeader("X-Headstart-Class", _text(value), takes) from None
+
+
+def _fallback(value: bytes | None) -> bool | None:
+    if value is None:
+        return None
+    word = _text(value).lower()
+    if word not in ("allow", "deny"):
+        raise BadHeader("X-Headstart-Fallback", _text(value), "allow or deny")
+    return word == "allow"
+
+
+def _deadline_s(value: bytes | None) -> float | None:
+    if value is None:
+        return None
+    text = _text(value)
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= MAX_DEADLINE_MS):
+        raise BadHeader(
+            "X-Headstart-Deadline-Ms", text, f"whole milliseconds from 1 to {MAX_DEADLINE_MS}"
+        )
+    return int(text) / 1000.0
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1").strip()
