@@ -13,6 +13,7 @@ from simulator.memory_stores import (
     MemoryForecastStore,
     MemoryJobQueue,
     MemoryLease,
+    MemoryLoadLock,
     MemoryProbe,
     MemorySnapshotStore,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "MemoryForecastStore",
     "MemoryJobQueue",
     "MemoryLease",
+    "MemoryLoadLock",
     "MemoryMailbox",
     "MemoryModelServer",
     "MemoryProbe",
