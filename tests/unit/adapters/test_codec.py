@@ -94,9 +94,16 @@ def test_a_float_that_is_not_finite_is_missing_never_a_number():
 
 def test_text_that_is_not_valid_unicode_does_not_stop_the_writer():
     event = RequestReceived(
-        event_id="e", at_s=1.0, source="s",
-        request_id=RequestId("r\udcff"), model=ModelId("a\ud800"), operation="chat", priority=PriorityClass.REALTIME, client="c", stream=True,
-    )  # fmt: skip
+        event_id="e",
+        at_s=1.0,
+        source="s",
+        request_id=RequestId("r\udcff"),
+        model=ModelId("a\ud800"),
+        operation="chat",
+        priority=PriorityClass.REALTIME,
+        client="c",
+        stream=True,
+    )
     read = decode(encode(event))
     assert isinstance(read, RequestReceived)
     assert read.model == "a?"
