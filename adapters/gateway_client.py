@@ -1,0 +1,95 @@
+"""The gateway as background jobs call it: one request, one whole answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import aiohttp
+
+from contracts.errors import Permanent, Transient
+from contracts.ports import StoredAnswer
+
+ANSWER_MAX_BYTES = 32 * 1024**2
+_CHUNK_BYTES = 64 * 1024
+_MESSAGE_MAX = 300
+_SUCCESS = range(200, 300)
+# 409 and 425 never come from LocalAI; 408, 429 and all 5xx may pass.
+_PASSING = frozenset({408, 429, *range(500, 600)})
+
+
+class HttpGateway:
+    """``contracts.ports.InferenceGateway`` over aiohttp.
+
+    Parameters
+    ----------
+    url : str
+        Where the gateway is, such as ``http://gateway:8080``.
+    key : str or None
+        A key of the gateway's, where it asks for one.
+    answer_max_bytes : int
+        A longer answer is refused, since it has to fit into Redis.
+    """
+
+    def __init__(
+        self, url: str, *, key: str | None = None, answer_max_bytes: int = ANSWER_MAX_BYTES
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._key = key
+        self._answer_max_bytes = answer_max_bytes
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> StoredAnswer:
+        """Send one request; cancelling closes the connection, and so the work behind it."""
+        sent = {"Content-Type": "application/json", **headers}
+        if self._key is not None:
+            sent["Authorization"] = f"Bearer {self._key}"
+        # No total limit: the gateway has its own, and a slow model may take an hour.
+        timeout = aiohttp.ClientTimeout(total=None, connect=10.0)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.post(self._url + path, data=body, headers=sent) as response,
+            ):
+                answer = StoredAnswer(
+                    status=response.status,
+                    content_type=response.headers.get("Content-Type", "application/octet-stream"),
+                    body=await self._read(response),
+                )
+                retry_after = response.headers.get("Retry-After")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            said = str(error) or type(error).__name__
+            raise Transient(f"the gateway does not answer: {said}") from error
+        if answer.status in _SUCCESS:
+            return answer
+        message = f"{answer.status}: {_message(answer.body)}"
+        if answer.status in _PASSING:
+            raise Transient(message, retry_after_s=_seconds(retry_after))
+        raise Permanent(message)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        body = bytearray()
+        async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+            body += chunk
+            if len(body) > self._answer_max_bytes:
+                raise Permanent(f"the answer has more than {self._answer_max_bytes} bytes")
+        return bytes(body)
+
+
+def _message(body: bytes) -> str:
+    """What an error answer says, whichever of LocalAI's shapes it has."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return text[:_MESSAGE_MAX] or "no message"
+    error = answer.get("error", answer) if isinstance(answer, dict) else answer
+    if not isinstance(error, dict):
+        return str(error)[:_MESSAGE_MAX]
+    kind = error.get("type")
+    said = str(error.get("message") or error)
+    return (f"{kind}: {said}" if kind else said)[:_MESSAGE_MAX]
+
+
+def _seconds(text: str | None) -> float | None:
+    """``Retry-After`` as seconds; a date or nonsense is no time to come back."""
+    return float(text) if text is not None and text.isdecimal() else None

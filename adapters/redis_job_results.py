@@ -1,0 +1,31 @@
+"""Results of background jobs in Redis: written once, kept for a while."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from redis.asyncio import Redis
+
+from adapters.redis_client import mapped_errors
+from adapters.rq_queue import result_key
+
+
+class RedisJobResults:
+    """``contracts.ports.JobResults``; ``ttl_s`` real seconds after a commit the result goes."""
+
+    def __init__(self, client: Redis, *, ttl_s: int) -> None:
+        self._client = client
+        self._ttl_s = ttl_s
+
+    async def get(self, job_id: str) -> Mapping[str, object] | None:
+        """The job's result, None when it has none (any more)."""
+        with mapped_errors("read a job's result"):
+            stored = await self._client.get(result_key(job_id))
+        return None if stored is None else json.loads(stored)
+
+    async def commit(self, job_id: str, result: Mapping[str, object]) -> bool:
+        """Whether this is the job's result now; False when it had one."""
+        data = json.dumps(result, separators=(",", ":"), allow_nan=False)
+        with mapped_errors("store a job's result"):
+            return bool(await self._client.set(result_key(job_id), data, nx=True, ex=self._ttl_s))

@@ -1,0 +1,183 @@
+"""Background jobs in RQ: ``JobQueue`` over Redis, with JSON alone and bounded queues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+
+import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry as ConnectionRetry
+from rq import Queue, Retry
+from rq.exceptions import DuplicateJobError, NoSuchJobError
+from rq.job import Job, JobStatus
+from rq.registry import (
+    FailedJobRegistry,
+    FinishedJobRegistry,
+    ScheduledJobRegistry,
+    StartedJobRegistry,
+)
+from rq.serializers import JSONSerializer
+
+from adapters.redis_client import mapped_errors, redact
+from contracts.config import JobQueueConfig
+from contracts.errors import Invalid, Transient
+from contracts.jobs import JobState, check_job
+
+ENTRY = "workers.jobs.run"
+"""The name that jobs carry. Workers run nothing else under any other name, so that who can
+write to Redis can queue work but not choose code."""
+
+_STATES = {
+    JobStatus.STARTED: JobState.STARTED,
+    JobStatus.FINISHED: JobState.FINISHED,
+    JobStatus.FAILED: JobState.FAILED,
+    JobStatus.STOPPED: JobState.FAILED,
+    JobStatus.CANCELED: JobState.FAILED,
+    JobStatus.SCHEDULED: JobState.SCHEDULED,
+    JobStatus.DEFERRED: JobState.SCHEDULED,
+}
+_REGISTRIES = {
+    JobState.STARTED: StartedJobRegistry,
+    JobState.FINISHED: FinishedJobRegistry,
+    JobState.FAILED: FailedJobRegistry,
+    JobState.SCHEDULED: ScheduledJobRegistry,
+}
+_ERROR_MAX = 500
+
+
+def connect_blocking(url: str, *, attempts: int = 0) -> redis.Redis:
+    """A synchronous client, as RQ wants it.
+
+    ``attempts`` half-second retries bridge an outage: a worker needs a minute of them, or a job
+    that ends meanwhile runs twice; a caller that somebody waits for needs none.
+    """
+    try:
+        return redis.Redis.from_url(
+            url,
+            protocol=2,  # RQ reads the reply shapes of RESP2
+            retry=ConnectionRetry(ConstantBackoff(0.5), attempts),
+            retry_on_error=[redis.exceptions.ConnectionError, redis.exceptions.TimeoutError],
+            socket_connect_timeout=2,
+            socket_timeout=5,
+            health_check_interval=15,
+        )
+    except ValueError as error:
+        raise Invalid(f"redis url {redact(url)!r}: not understood") from error
+
+
+def result_key(job_id: str) -> str:
+    """Where the one result of a job is kept."""
+    return f"headstart:job-result:{job_id}"
+
+
+def unreadable_key(job_id: str) -> str:
+    """Where workers put a job's record that cannot be read, out of RQ's way."""
+    return f"headstart:job-unreadable:{job_id}"
+
+
+class RqJobQueue:
+    """``contracts.ports.JobQueue`` in RQ.
+
+    Parameters
+    ----------
+    client : redis.Redis
+        From ``connect_blocking``; the queue does not close it.
+    queues : mapping
+        The queues that there are, ``workers.queues.QUEUES``.
+
+    Notes
+    -----
+    The capacity is looked at before the job is queued, not in one step with it, so that many
+    callers at once may go over it by as many jobs as they are.
+    """
+
+    def __init__(self, client: redis.Redis, queues: Mapping[str, JobQueueConfig]) -> None:
+        self._client = client
+        self._queues = queues
+
+    def enqueue(self, queue: str, kind: str, payload: Mapping[str, object], job_id: str) -> bool:
+        """Queue a job; False when its id is known already.
+
+        Raises Invalid for what can never be queued, Transient when the queue is full or Redis
+        does not take it.
+        """
+        config = check_job(self._queues, queue, kind, payload, job_id)
+        rq_queue = Queue(queue, connection=self._client, serializer=JSONSerializer)
+        with mapped_errors("queue a job"), suppress(DuplicateJobError):
+            if rq_queue.count >= config.capacity:
+                raise Transient(f"queue {queue} is full: {config.capacity} jobs wait")
+            rq_queue.enqueue_call(
+                ENTRY,
+                args=(kind, dict(payload)),
+                timeout=config.run_limit_s,
+                result_ttl=config.result_ttl_s,
+                failure_ttl=config.failure_ttl_s,
+                # RQ would put the arguments here, prompts included, and log them.
+                description=kind,
+                job_id=job_id,
+                retry=Retry(max=config.crash_retries),
+                unique=True,
+            )
+            return True
+        return False
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Jobs by queue and state. Raises Transient."""
+        with mapped_errors("count jobs"), self._client.pipeline(transaction=False) as pipeline:
+            for name in self._queues:
+                pipeline.llen(Queue(name, connection=self._client).key)
+                for registry in _REGISTRIES.values():
+                    pipeline.zcard(registry(name, connection=self._client).key)
+            numbers = iter(pipeline.execute())
+        states = [state.value for state in (JobState.QUEUED, *_REGISTRIES)]
+        return {name: {state: int(next(numbers)) for state in states} for name in self._queues}
+
+    def status(self, job_id: str) -> Mapping[str, object] | None:
+        """What is known of one job; None when it is unknown. Raises Transient."""
+        with mapped_errors("read a job"):
+            try:
+                job = Job.fetch(job_id, connection=self._client, serializer=JSONSerializer)
+                latest = job.latest_result()
+            except NoSuchJobError:
+                return self._set_aside(job_id)
+            except (ValueError, KeyError, TypeError) as error:
+                raise Invalid(f"job {job_id} cannot be read: {error}") from error
+            stored = self._client.get(result_key(job_id))
+        status = job.get_status(refresh=False)
+        state = _STATES.get(status, JobState.QUEUED)
+        trace = latest.exc_string if latest is not None else None
+        return {
+            "job_id": job_id,
+            "queue": job.origin,
+            "kind": job.description,
+            "state": state.value,
+            "enqueued_at_s": _epoch_s(job.enqueued_at),
+            "created_at_s": _epoch_s(job.created_at),
+            "started_at_s": _epoch_s(job.started_at),
+            "ended_at_s": _epoch_s(job.ended_at),
+            "attempts": job.meta.get("attempts"),
+            "result": json.loads(stored) if isinstance(stored, bytes) else None,
+            "error": _error(job.meta, trace) if state is not JobState.FINISHED else None,
+        }
+
+    def _set_aside(self, job_id: str) -> Mapping[str, object] | None:
+        if not self._client.exists(unreadable_key(job_id)):
+            return None
+        said = "its record in Redis could not be read"
+        return {"job_id": job_id, "state": JobState.FAILED.value, "error": said}
+
+
+def _error(meta: Mapping[str, object], trace: str | None) -> str | None:
+    """What the job said of its last run, else the last line of what RQ knows."""
+    said = meta.get("error")
+    if isinstance(said, str):
+        return said[:_ERROR_MAX]
+    lines = (trace or "").strip().splitlines()
+    return lines[-1][:_ERROR_MAX] if lines else None
+
+
+def _epoch_s(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()

@@ -1,0 +1,190 @@
+"""``python -m workers --queue NAME``: one process serves one queue; ``all`` starts one for each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import redis
+import structlog
+
+from adapters.clock import ScaledClock
+from adapters.gateway_client import HttpGateway
+from adapters.log_setup import configure_logging
+from adapters.redis_client import connect
+from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_job_results import RedisJobResults
+from adapters.redis_retention import (
+    DECISIONS_INDEX_KEY,
+    DECISIONS_KEY,
+    EVENTS_KEY,
+    RedisTrimmable,
+)
+from adapters.redis_stores import RedisSnapshotStore
+from adapters.rq_queue import RqJobQueue, connect_blocking
+from adapters.settings import Settings, load_settings
+from contracts.errors import Invalid
+from contracts.ports import Clock
+from workers.children import die_with_parent, supervise
+from workers.chores import Chores
+from workers.jobs import JobRunner, OpenTools
+from workers.queues import MAINTENANCE, QUEUES
+from workers.tools import Tools
+from workers.worker import QueueWorker
+
+_ALL = "all"
+_OUTAGE_ATTEMPTS = 60
+_PAUSE_S = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until stopped; 0 after SIGTERM or SIGINT, 2 for a bad configuration."""
+    options = _parser().parse_args(arguments)
+    try:
+        settings = load_settings(os.environ)
+        clock = ScaledClock.from_environment(os.environ)
+        redis_url = _redis_url(settings)
+        client = connect_blocking(redis_url, attempts=_OUTAGE_ATTEMPTS)
+    except Invalid as error:
+        sys.stderr.write(f"workers: {error}\n")
+        return 2
+    configure_logging(f"workers.{options.queue}", level=settings.log_level)
+    stop = _stop_on_signals()
+    if options.parent is not None:
+        die_with_parent(signal.SIGTERM, options.parent)
+    if options.queue == _ALL:
+        supervise([_command(name, options.gateway_url) for name in QUEUES], stop)
+        return 0
+    probe = connect_blocking(redis_url)
+    runner = JobRunner(
+        tools_opener(
+            settings,
+            redis_url,
+            clock=clock,
+            gateway_url=options.gateway_url or _own_gateway(settings),
+            result_ttl_s=QUEUES[options.queue].result_ttl_s,
+        ),
+        time_scale=clock.scale,
+    )
+    chores = Chores(RqJobQueue(probe, QUEUES), clock)
+    on_maintenance = chores.queue_due if options.queue == MAINTENANCE else _nothing
+    _serve(
+        lambda: QueueWorker(QUEUES[options.queue], client, runner, on_maintenance=on_maintenance),
+        probe,
+        stop,
+    )
+    return 0
+
+
+def tools_opener(
+    settings: Settings, redis_url: str, *, clock: Clock, gateway_url: str, result_ttl_s: int
+) -> OpenTools:
+    """What a job's process calls to get its tools: adapters over connections of its own."""
+
+    @asynccontextmanager
+    async def open_tools() -> AsyncIterator[Tools]:
+        client = connect(redis_url)
+        blocking = connect_blocking(redis_url)
+        keys = settings.gateway_config().keys
+        try:
+            yield Tools(
+                clock=clock,
+                results=RedisJobResults(client, ttl_s=result_ttl_s),
+                jobs=RqJobQueue(blocking, QUEUES),
+                gateway=HttpGateway(gateway_url, key=keys[0] if keys else None),
+                snapshots=RedisSnapshotStore(client),
+                forecasts=RedisForecastStore(client),
+                logs={
+                    "events": RedisTrimmable(client, EVENTS_KEY),
+                    "decisions": RedisTrimmable(
+                        client, DECISIONS_KEY, index_key=DECISIONS_INDEX_KEY
+                    ),
+                },
+            )
+        finally:
+            await client.aclose()
+            blocking.close()
+
+    return open_tools
+
+
+def _serve(
+    make_worker: Callable[[], QueueWorker], probe: redis.Redis, stop: threading.Event
+) -> None:
+    """Work until stopped: waits for Redis however long, and starts over after an outage."""
+    while _reachable(probe, stop):
+        try:
+            worker = make_worker()
+            log.info("worker_started", name=worker.name)
+            worker.serve()
+        except redis.RedisError as error:
+            log.warning("worker_interrupted", error=str(error))
+        else:
+            if worker.stopping:
+                log.info("worker_stopped", name=worker.name)
+                return
+        _stop_on_signals(stop)
+        stop.wait(_PAUSE_S)
+
+
+def _reachable(probe: redis.Redis, stop: threading.Event) -> bool:
+    """True once Redis answers, False when stopped before."""
+    waiting = False
+    while not stop.is_set():
+        try:
+            probe.ping()
+        except redis.RedisError as error:
+            if not waiting:
+                log.warning("redis_unreachable", error=str(error))
+            waiting = True
+            stop.wait(_PAUSE_S)
+        else:
+            if waiting:
+                log.info("redis_reachable")
+            return True
+    return False
+
+
+def _stop_on_signals(stop: threading.Event | None = None) -> threading.Event:
+    event = threading.Event() if stop is None else stop
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: event.set())
+    return event
+
+
+def _redis_url(settings: Settings) -> str:
+    if settings.redis_url is None:
+        raise Invalid("no Redis is configured: set HEADSTART_REDIS_URL, or use `headstart up`")
+    return settings.redis_url
+
+
+def _own_gateway(settings: Settings) -> str:
+    return f"http://127.0.0.1:{settings.gateway_config().port}"
+
+
+def _command(queue: str, gateway_url: str | None) -> list[str]:
+    command = [sys.executable, "-m", "workers", "--queue", queue, "--parent", str(os.getpid())]
+    return command + (["--gateway-url", gateway_url] if gateway_url else [])
+
+
+def _nothing() -> None:
+    return None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m workers", description=__doc__)
+    parser.add_argument("--queue", required=True, choices=(*QUEUES, _ALL), help="what to serve")
+    parser.add_argument("--gateway-url", help="default: the gateway on this machine")
+    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

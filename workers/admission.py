@@ -1,0 +1,107 @@
+"""May a background job start now? Pure: the world, the limits and the time come in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from contracts.events import PriorityClass
+from contracts.ids import ModelId
+from contracts.plan import SetLimits
+from contracts.reasons import Reason
+from contracts.world import Residency, WorldSnapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionConfig:
+    """How long jobs are held, and how fresh the world must be to hold one for it.
+
+    Attributes
+    ----------
+    hold_s : float
+        When a held job looks again, as long as few others are held.
+    looks_per_s : float
+        All held jobs of a queue together look at most this often: each look is a process.
+    longest_hold_s : float
+        When a held job looks again at the latest.
+    max_hold_s : float
+        After this long in all a job starts as soon as a slot of its class is free.
+    world_expires_s : float
+        A snapshot older than this says nothing.
+    """
+
+    hold_s: float = 5.0
+    looks_per_s: float = 5.0
+    longest_hold_s: float = 900.0
+    max_hold_s: float = 120.0
+    world_expires_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A job that wants to start. ``others_running``: of its class, without itself."""
+
+    model: ModelId
+    priority: PriorityClass
+    waited_s: float
+    others_running: int
+    others_waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The answer; ``retry_after_s`` is 0 for a job that may start."""
+
+    admitted: bool
+    reason: Reason
+    retry_after_s: float = 0.0
+
+
+def admit(
+    candidate: Candidate,
+    *,
+    world: WorldSnapshot | None,
+    limits: SetLimits | None,
+    now_s: float,
+    config: AdmissionConfig,
+) -> Admission:
+    """Whether the job may start.
+
+    Without limits, or with expired ones, a class has one slot and starts no loads. A world
+    that is unknown or old holds nobody: then the gateway alone decides.
+    """
+    bounded = limits is not None and _holds(limits, candidate.priority, now_s)
+    slots = limits.slots if limits is not None and bounded else 1
+    if candidate.others_running >= slots:
+        return _hold(Reason.CLASS_SLOTS_FULL, candidate, config)
+    if candidate.waited_s >= config.max_hold_s:
+        return Admission(admitted=True, reason=Reason.WAITED_LONGEST)
+    if world is None or now_s - world.taken_at_s > config.world_expires_s:
+        return Admission(admitted=True, reason=Reason.PASS_THROUGH)
+    if _higher_class_waits(world, candidate.priority):
+        return _hold(Reason.HIGHER_CLASS_WAITS, candidate, config)
+    status = world.models.get(candidate.model)
+    if status is None:
+        return Admission(admitted=True, reason=Reason.PASS_THROUGH)
+    if status.residency is Residency.HOT:
+        return Admission(admitted=True, reason=Reason.RESIDENT)
+    if bounded:
+        return Admission(admitted=True, reason=Reason.DEMAND)
+    return _hold(Reason.NOT_RESIDENT, candidate, config)
+
+
+_RANK = {PriorityClass.REALTIME: 0, PriorityClass.BATCH: 1, PriorityClass.BACKGROUND: 2}
+
+
+def _holds(limits: SetLimits, priority: PriorityClass, now_s: float) -> bool:
+    return limits.priority is priority and now_s < limits.valid_until_s
+
+
+def _higher_class_waits(world: WorldSnapshot, priority: PriorityClass) -> bool:
+    return any(
+        queue.waiting > 0 and _RANK[queue.priority] < _RANK[priority] for queue in world.queues
+    )
+
+
+def _hold(reason: Reason, candidate: Candidate, config: AdmissionConfig) -> Admission:
+    shared_s = min(candidate.others_waiting / config.looks_per_s, config.longest_hold_s)
+    return Admission(admitted=False, reason=reason, retry_after_s=max(config.hold_s, shared_s))

@@ -1,0 +1,175 @@
+"""One background request: sent through the gateway, its whole answer kept as the result."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from contracts.errors import HeadstartError, Invalid, Transient
+from contracts.events import PriorityClass
+from contracts.ids import ModelId
+from contracts.jobs import JobState
+from contracts.world import WorldSnapshot
+from workers.admission import Candidate, admit
+from workers.queues import CLASSES
+from workers.retry import Held
+from workers.tools import JobContext, Tools
+
+KIND = "inference"
+
+# A background job must not be a way to the admin API, so paths are named, not excluded.
+_PATHS = frozenset(
+    {
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/edits",
+        "/v1/embeddings",
+        "/v1/moderations",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/rerank",
+        "/v1/audio/speech",
+        "/v1/images/generations",
+        "/v1/videos",
+        "/v1/detection",
+        "/v1/tokenize",
+        "/v1/vad",
+        "/v1/sound-generation",
+        "/tts",
+        "/vad",
+        "/video",
+        "/api/chat",
+        "/api/generate",
+        "/api/embed",
+    }
+)
+_LOOK_LIMIT_S = 5.0
+_TEXT_TYPES = ("text/", "application/json", "application/x-ndjson")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRequest:
+    """A request as it waits in a queue."""
+
+    path: str
+    model: ModelId
+    body: bytes
+
+
+def read_request(payload: Mapping[str, object]) -> StoredRequest:
+    """The request in a job's payload ``{path, model, body}``. Pure.
+
+    ``body`` is a JSON object; ``model`` may be left out where the body names one.
+
+    Raises
+    ------
+    Invalid
+        With what is wrong and what is taken.
+    """
+    unknown = sorted(set(payload) - {"path", "model", "body"})
+    if unknown:
+        raise Invalid(f'payload: unknown "{unknown[0]}"; it takes path, model and body')
+    path = payload.get("path")
+    if not isinstance(path, str) or path not in _PATHS:
+        raise Invalid(f"path {path!r:.100}: must be one of {', '.join(sorted(_PATHS))}")
+    body = payload.get("body")
+    if not isinstance(body, Mapping):
+        raise Invalid("body: must be a JSON object")
+    model = payload.get("model", body.get("model"))
+    if not isinstance(model, str) or not model:
+        raise Invalid("model: must name a model, in the payload or in the body")
+    if body.get("model", model) != model:
+        raise Invalid(f"model: the payload says {model!r:.100}, the body {body['model']!r:.100}")
+    if body.get("stream"):
+        raise Invalid("body.stream: must be false, since the answer is kept as a whole")
+    sent = json.dumps({**body, "model": model}, ensure_ascii=False).encode()
+    return StoredRequest(path=path, model=ModelId(model), body=sent)
+
+
+async def run(
+    payload: Mapping[str, object], context: JobContext, tools: Tools
+) -> Mapping[str, object]:
+    """Serve one request and return the answer as a result.
+
+    Cancelling it closes the connection to the gateway, which cancels the work upstream.
+
+    Raises
+    ------
+    Invalid
+        The payload is no request.
+    Held
+        The request may not start yet.
+    Transient, Permanent
+        What the gateway said.
+    """
+    request = read_request(payload)
+    priority = CLASSES.get(context.queue, PriorityClass.BACKGROUND)
+    await _wait_for_leave(request.model, priority, context, tools)
+    started_s = tools.clock.monotonic_s()
+    answer = await tools.gateway.post(
+        request.path,
+        request.body,
+        {
+            "X-Headstart-Class": priority.value,
+            # The same for each run of the job, so that its requests can be told to be one.
+            "X-Request-ID": context.job_id,
+        },
+    )
+    text = answer.content_type.startswith(_TEXT_TYPES)
+    return {
+        "status": answer.status,
+        "content_type": answer.content_type,
+        "encoding": "utf-8" if text else "base64",
+        "body": (
+            answer.body.decode("utf-8", "replace")
+            if text
+            else base64.b64encode(answer.body).decode("ascii")
+        ),
+        "took_s": round(tools.clock.monotonic_s() - started_s, 3),
+    }
+
+
+async def _wait_for_leave(
+    model: ModelId, priority: PriorityClass, context: JobContext, tools: Tools
+) -> None:
+    """Return when the job may start; raise Held when it must come back later."""
+    if priority is PriorityClass.REALTIME:
+        return
+    running, waiting = await _others(context.queue, tools)
+    admission = admit(
+        Candidate(
+            model=model,
+            priority=priority,
+            waited_s=context.waited_s,
+            others_running=running,
+            others_waiting=waiting,
+        ),
+        world=await _world(tools),
+        limits=None,
+        now_s=tools.clock.now_s(),
+        config=tools.admission,
+    )
+    if not admission.admitted:
+        raise Held(admission.reason.value, after_s=admission.retry_after_s)
+
+
+async def _world(tools: Tools) -> WorldSnapshot | None:
+    """The newest world; None when nobody tells, and then it holds no job."""
+    try:
+        async with tools.clock.timeout(_LOOK_LIMIT_S):
+            return await tools.snapshots.world()
+    except (Transient, TimeoutError):
+        return None
+
+
+async def _others(queue: str, tools: Tools) -> tuple[int, int]:
+    """Jobs of the same queue that run, and that wait, beside this one."""
+    try:
+        counts = (await asyncio.to_thread(tools.jobs.counts)).get(queue, {})
+    except HeadstartError:
+        return 0, 0
+    waiting = counts.get(JobState.QUEUED, 0) + counts.get(JobState.SCHEDULED, 0)
+    return max(0, counts.get(JobState.STARTED, 0) - 1), waiting

@@ -1,0 +1,62 @@
+"""What handlers work with: ports alone, opened in the process that runs the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from contracts.ports import (
+    Clock,
+    ForecastStore,
+    InferenceGateway,
+    JobQueue,
+    JobResults,
+    SnapshotStore,
+    Trimmable,
+)
+from workers.admission import AdmissionConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionConfig:
+    """How much of the past is kept.
+
+    Attributes
+    ----------
+    max_age_s : float
+        Log entries older than this go, in real seconds, since their age is the store's.
+    max_entries : mapping
+        Entries that each log keeps at most, by the log's name in ``Tools.logs``.
+    forecast_age_s : float
+        A forecast goes when its model was last seen this long ago.
+    """
+
+    max_age_s: float = 14 * 24 * 3600.0
+    max_entries: Mapping[str, int] = field(
+        default_factory=lambda: {"events": 500_000, "decisions": 50_000}
+    )
+    forecast_age_s: float = 30 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """Everything outside that jobs use. ``logs`` are those that retention trims, by name."""
+
+    clock: Clock
+    results: JobResults
+    jobs: JobQueue
+    gateway: InferenceGateway
+    snapshots: SnapshotStore
+    forecasts: ForecastStore
+    logs: Mapping[str, Trimmable]
+    admission: AdmissionConfig = field(default_factory=AdmissionConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    """The job that runs. ``waited_s``: since it was enqueued, on the clock of ``Tools``."""
+
+    job_id: str
+    queue: str
+    waited_s: float
