@@ -1,0 +1,108 @@
+"""Puts the control API together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+
+from api import dashboard
+from api.control.errors import install_error_handlers
+from api.control.guard import Guard
+from api.control.pages import page_router
+from api.control.ports import ControlPorts
+from api.control.room import ControlRoom
+from api.control.routes import (
+    comparisons,
+    decisions,
+    events,
+    forecasts,
+    health,
+    jobs,
+    metrics,
+    mode,
+    models,
+    nodes,
+    queues,
+    slas,
+    summary,
+)
+from api.control.schemas import ErrorBody
+from contracts.config import ControlConfig, PlannerConfig
+from contracts.ports import Clock
+
+VERSION = "1"
+
+_DASHBOARD = Path(dashboard.__file__).parent
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody, "description": text}
+    for status, text in {
+        401: "No or wrong admin key.",
+        403: "Only taken from this machine while no admin key is set.",
+        404: "Not known; the message names the nearest known.",
+        422: "A value is not accepted; the message names field, value and what is allowed.",
+        503: "The store or the controller is away; the message says which.",
+    }.items()
+}
+
+
+def create_app(
+    config: ControlConfig,
+    ports: ControlPorts,
+    clock: Clock,
+    *,
+    default_target_s: float = PlannerConfig().default_target_s,
+) -> FastAPI:
+    """The whole control API; nothing is read or started before its lifespan begins.
+
+    Parameters
+    ----------
+    default_target_s : float
+        The latency target that requests of models without one of their own are judged by.
+    """
+    room = ControlRoom(config, ports, clock, default_target_s=default_target_s)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await room.open()
+        try:
+            yield
+        finally:
+            await room.close()
+
+    app = FastAPI(
+        title="Headstart control API",
+        description="Forecasts, targets, models, decisions. What is missing is null, never zero.",
+        version=VERSION,
+        # FastAPI's own pages load scripts from elsewhere; /docs is ours and works offline.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        responses=_ERRORS,
+    )
+    app.state.room = room
+    install_error_handlers(app)
+    app.add_middleware(Guard, metrics=room.metrics)
+    for resource in (
+        summary,
+        models,
+        forecasts,
+        slas,
+        decisions,
+        mode,
+        queues,
+        nodes,
+        comparisons,
+        jobs,
+        events,
+        health,
+        metrics,
+    ):
+        app.include_router(resource.router)
+    app.include_router(page_router(_DASHBOARD))
+    return app

@@ -1,0 +1,117 @@
+"""What the control service knows at the moment, kept current by its followers."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+
+from api.control.history import DemandHistory
+from api.control.tally import RequestTally
+from contracts.forecasts import ModelForecast
+from contracts.ids import ModelId
+from contracts.plan import Decision
+from contracts.routing import RoutingTable
+from contracts.world import Mode, Sla, WorldSnapshot
+
+STALE_AFTER_S = 15.0
+"""A controller that lives publishes every second; this is well past any hiccup."""
+
+_MAX_FORECASTS = 5000
+
+
+class Board:
+    """The newest of everything that was read. Only touched on the event loop.
+
+    Attributes
+    ----------
+    world, routing : or None
+        None: nobody has published one that we saw.
+    pins, mode_wanted : or None
+        What people set; ``pins`` is None while it was never read.
+    store_fault : str or None
+        Why the store could not be read at the last try.
+    """
+
+    def __init__(self, *, default_target_s: float) -> None:
+        self._default_target_s = default_target_s
+        self.world: WorldSnapshot | None = None
+        self.routing: RoutingTable | None = None
+        self.forecasts: OrderedDict[ModelId, ModelForecast] = OrderedDict()
+        self.baselines: Mapping[str, Mapping[str, float]] = {}
+        self.slas: Mapping[ModelId, Sla] = {}
+        self.pins: frozenset[ModelId] | None = None
+        self.mode_wanted: Mode | None = None
+        self.store_fault: str | None = None
+        self.history = DemandHistory()
+        self.tally = RequestTally(self.target_s)
+        self.decisions: Counter[tuple[str, str]] = Counter()
+        self.forgotten_forecasts = 0
+
+    def target_s(self, model: ModelId) -> float:
+        """The latency target that a request of ``model`` is judged by."""
+        sla = self.slas.get(model)
+        return sla.target_s if sla is not None else self._default_target_s
+
+    def take_forecasts(self, forecasts: Iterable[ModelForecast]) -> None:
+        """Newer forecasts of some models; an older one than what is held is left out."""
+        for forecast in forecasts:
+            self.history.forecast_made(forecast)
+            self.forecasts[forecast.model] = forecast
+            self.forecasts.move_to_end(forecast.model)
+        while len(self.forecasts) > _MAX_FORECASTS:
+            self.forecasts.popitem(last=False)
+            self.forgotten_forecasts += 1
+
+    def replace_forecasts(self, forecasts: Mapping[ModelId, ModelForecast]) -> None:
+        """All forecasts that there are: those of models that are gone go too."""
+        for model in [known for known in self.forecasts if known not in forecasts]:
+            del self.forecasts[model]
+        self.take_forecasts(forecasts.values())
+
+    def count_decision(self, decision: Decision) -> None:
+        """Both labels are closed lists, so the counter stays small."""
+        self.decisions[decision.reason.value, decision.outcome.value] += 1
+
+    def stale_reason(self, now_s: float, *, stale_after_s: float = STALE_AFTER_S) -> str | None:
+        """Why what is known of the world may not be so any more; None: it is current."""
+        if self.store_fault is not None:
+            return f"the store (Redis) does not answer: {self.store_fault}"
+        if self.world is None:
+            return "no controller has published a snapshot yet"
+        age_s = now_s - self.world.taken_at_s
+        if age_s > stale_after_s:
+            return f"the controller's last snapshot is {age_s:.0f} s old"
+        return None
+
+    def snapshot_age_s(self, now_s: float) -> float | None:
+        """Seconds since the controller took the newest snapshot; None: there is none."""
+        return None if self.world is None else max(0.0, now_s - self.world.taken_at_s)
+
+    def forecast_age_s(self, now_s: float) -> float | None:
+        """Seconds since the predictor made its newest forecast; None: there is none."""
+        made = [made_at_s for one in self.forecasts.values() if (made_at_s := _made_at_s(one))]
+        return max(0.0, now_s - max(made)) if made else None
+
+    def known_models(self) -> frozenset[ModelId]:
+        """Every model that anybody has told of."""
+        world = self.world.models if self.world is not None else {}
+        return frozenset(world) | frozenset(self.forecasts) | frozenset(self.slas)
+
+    def find_model(self, name: str) -> ModelId | None:
+        """The model of that name or alias; None: it is not known."""
+        model = ModelId(name)
+        if model in self.known_models():
+            return model
+        return self.aliases.get(name)
+
+    @property
+    def aliases(self) -> Mapping[str, ModelId]:
+        """Other names of models."""
+        return self.routing.aliases if self.routing is not None else {}
+
+
+def _made_at_s(forecast: ModelForecast) -> float | None:
+    times = [signal.made_at_s for signal in forecast.signals]
+    if forecast.next_use is not None:
+        times.append(forecast.next_use.made_at_s)
+    return max(times, default=None)

@@ -1,0 +1,154 @@
+"""Tasks that keep the board current: one per source, each patient when the store is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from api.control.board import Board
+from api.control.live import LiveView
+from api.control.ports import ControlPorts
+from contracts.errors import HeadstartError
+from contracts.events import RequestReceived
+from contracts.ports import Clock
+
+_log = structlog.get_logger(__name__)
+
+POLL_S = 1.0
+"""Real seconds between two looks at the world: what an eye can follow."""
+RETRY_S = 1.0
+BLOCK_S = 1.0
+CALL_LIMIT_S = 5.0
+"""Real seconds that one call to the store may take."""
+RESYNC_S = 60.0
+_EVENT_BATCH = 1000
+_SEEN_EVENTS = 20_000
+
+
+class Followers:
+    """Runs all tasks from ``start`` to ``stop``."""
+
+    def __init__(self, ports: ControlPorts, board: Board, live: LiveView, clock: Clock) -> None:
+        self._ports = ports
+        self._board = board
+        self._live = live
+        self._clock = clock
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._event_place = "0"
+        self._decision_place: str | None = None
+        self._forecast_place: str | None = None
+        self._seen: dict[str, None] = {}
+        self._resync_at_s = 0.0
+
+    def start(self) -> None:
+        """Begin to follow."""
+        steps: dict[str, Callable[[], Awaitable[None]]] = {
+            "world": self._poll_world,
+            "events": self._follow_events,
+            "decisions": self._follow_decisions,
+            "forecasts": self._follow_forecasts,
+        }
+        self._tasks = tuple(
+            asyncio.create_task(self._forever(name, step), name=f"control-{name}")
+            for name, step in steps.items()
+        )
+
+    async def stop(self) -> None:
+        """End all tasks."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _forever(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        faulty = False
+        while True:
+            try:
+                async with self._clock.timeout((CALL_LIMIT_S + BLOCK_S) * self._clock.scale):
+                    await step()
+                if faulty:
+                    _log.info("control.source_back", source=name)
+                faulty = False
+            except (HeadstartError, TimeoutError) as error:
+                detail = str(error) or "no answer in time"
+                if not faulty:
+                    _log.warning("control.source_away", source=name, error=detail)
+                faulty = True
+                if name == "world":
+                    self._board.store_fault = detail
+                    self._live.refresh()
+                await self._pause(RETRY_S)
+
+    async def _poll_world(self) -> None:
+        await self.read_world()
+        self._live.refresh()
+        await self._pause(POLL_S)
+
+    async def read_world(self) -> None:
+        """One look at all that is polled."""
+        board, snapshots, settings = self._board, self._ports.snapshots, self._ports.settings
+        world = await snapshots.world()
+        board.routing = await snapshots.routing()
+        board.baselines = await snapshots.baselines()
+        board.slas = await settings.slas()
+        board.pins = await settings.pins()
+        board.mode_wanted = await settings.mode()
+        # A store that lost its data does not make us forget what we know.
+        board.world = world or board.world
+        board.store_fault = None
+
+    async def _follow_events(self) -> None:
+        entries = await self._ports.events.read_after(
+            self._event_place, count=_EVENT_BATCH, block_s=BLOCK_S
+        )
+        for entry in entries:
+            event = entry.value
+            if self._is_repeated(event.event_id):
+                continue
+            self._board.history.counting_since(event.at_s)
+            self._board.tally.observe(event)
+            if isinstance(event, RequestReceived) and event.model is not None:
+                self._board.history.arrived(event.model, event.at_s)
+        if entries:
+            self._event_place = entries[-1].entry_id
+        # A long log is caught up with in slices, so that callers are answered meanwhile.
+        await self._clock.sleep(0.0)
+
+    async def _follow_decisions(self) -> None:
+        journal = self._ports.decisions
+        if self._decision_place is None:
+            newest = await journal.newest(limit=1)
+            self._decision_place = newest[0].entry_id if newest else "0"
+        entries = await journal.after(self._decision_place, block_s=BLOCK_S)
+        for entry in entries:
+            self._board.count_decision(entry.value)
+        self._live.decided(entries)
+        if entries:
+            self._decision_place = entries[-1].entry_id
+
+    async def _follow_forecasts(self) -> None:
+        store, board = self._ports.forecasts, self._board
+        now_s = self._clock.monotonic_s()
+        if self._forecast_place is None or now_s >= self._resync_at_s:
+            # The place is taken first, so that nothing falls between it and the whole.
+            place, _ = await store.updates(self._forecast_place or "$", block_s=0.0)
+            forecasts = await store.get_all()
+            board.replace_forecasts(forecasts)
+            self._live.forecasts_changed(forecasts)
+            self._forecast_place = place
+            self._resync_at_s = now_s + RESYNC_S * self._clock.scale
+        self._forecast_place, changed = await store.updates(self._forecast_place, block_s=BLOCK_S)
+        board.take_forecasts(changed)
+        self._live.forecasts_changed(one.model for one in changed)
+
+    def _is_repeated(self, event_id: str) -> bool:
+        if event_id in self._seen:
+            return True
+        self._seen[event_id] = None
+        if len(self._seen) > _SEEN_EVENTS:
+            self._seen.pop(next(iter(self._seen)))
+        return False
+
+    async def _pause(self, real_s: float) -> None:
+        await self._clock.sleep(real_s * self._clock.scale)

@@ -1,0 +1,110 @@
+"""The outermost layer of the app: bounded bodies, headers for browsers, no unshaped error."""
+
+from __future__ import annotations
+
+import structlog
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.control.errors import ApiError, as_response
+from api.control.metrics import ControlMetrics
+
+_log = structlog.get_logger(__name__)
+
+MAX_BODY_BYTES = 64 * 1024
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+class Guard:
+    """Wraps the whole app. Plain ASGI, so that a stream's client may leave unhindered."""
+
+    def __init__(self, app: ASGIApp, metrics: ControlMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send)
+        try:
+            await self._app(scope, exchange.receive, exchange.send)
+        except _BodyTooLarge:
+            await exchange.refuse(_too_large())
+        except Exception:
+            # The last resort: whatever a bug of ours did, the caller gets the one shape.
+            _log.exception("control.unhandled_error", path=scope["path"])
+            if exchange.status is not None:
+                raise
+            await exchange.refuse(
+                ApiError(500, "server_error", "internal error; see the log", code="internal_error")
+            )
+        finally:
+            if exchange.status is not None:
+                self._metrics.count(scope["method"][:10], _route(scope), exchange.status)
+
+
+class _BodyTooLarge(Exception):
+    pass
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._received_bytes = 0
+        self.status: int | None = None
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._received_bytes += len(message.get("body", b""))
+            if self._received_bytes > MAX_BODY_BYTES:
+                raise _BodyTooLarge
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers[name] = value
+            if "cache-control" not in headers:
+                headers["Cache-Control"] = "no-store"
+        await self._send(message)
+
+    async def refuse(self, error: ApiError) -> None:
+        if self.status is None:
+            await as_response(error)(self._scope, self._receive, self.send)
+
+
+def _too_large() -> ApiError:
+    return ApiError(
+        413,
+        "invalid_request_error",
+        f"the body is larger than {MAX_BODY_BYTES} bytes",
+        code="body_too_large",
+        headers={"Connection": "close"},
+    )
+
+
+def _route(scope: Scope) -> str:
+    """The template that matched: paths as labels would grow without bound."""
+    path = getattr(scope.get("route"), "path", None)
+    return path if isinstance(path, str) else "other"

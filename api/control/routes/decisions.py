@@ -1,0 +1,55 @@
+"""What was decided, why, and on which numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.control import schemas, views
+from api.control.errors import not_found
+from api.control.paging import Limit
+from api.control.room import READ, Room
+
+router = APIRouter(tags=["decisions"], dependencies=READ)
+
+_CURSOR = r"^\d{1,19}(-\d{1,19})?$"
+
+
+@router.get("/v1/decisions")
+async def list_decisions(
+    room: Room,
+    limit: Limit = 50,
+    after: Annotated[
+        str | None, Query(pattern=_CURSOR, description="The last page's last_id.")
+    ] = None,
+    model: Annotated[
+        str | None, Query(max_length=512, description="Only decisions about this model.")
+    ] = None,
+) -> schemas.Page[schemas.DecisionView]:
+    """Decisions, newest first."""
+    subject = None if model is None else str(room.board.find_model(model) or model)
+    entries = await room.ask(
+        room.ports.decisions.newest(limit=limit + 1, before=after, subject=subject)
+    )
+    page = entries[:limit]
+    return schemas.Page(
+        data=[views.decision_view(entry.value, entry.entry_id) for entry in page],
+        has_more=len(entries) > limit,
+        last_id=page[-1].entry_id if page else None,
+    )
+
+
+@router.get("/v1/decisions/{decision_id:path}")
+async def get_decision(room: Room, decision_id: str) -> schemas.DecisionView:
+    """One decision with its evidence."""
+    decision = None
+    if 0 < len(decision_id) <= 200:
+        decision = await room.ask(room.ports.decisions.get(decision_id))
+    if decision is None:
+        raise not_found(
+            "no decision has this id, or it is too old to be kept",
+            code="decision_not_found",
+            param="decision_id",
+        )
+    return views.decision_view(decision)

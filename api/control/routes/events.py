@@ -1,0 +1,54 @@
+"""The live feed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header
+from fastapi.responses import StreamingResponse
+
+from api.control.errors import ApiError
+from api.control.feed import FeedFull, Listener
+from api.control.room import READ, ControlRoom, Room
+
+router = APIRouter(tags=["events"], dependencies=READ)
+
+
+@router.get(
+    "/v1/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}}},
+)
+async def follow_events(
+    room: Room, last_event_id: Annotated[str | None, Header(max_length=64)] = None
+) -> StreamingResponse:
+    """The live feed, as server-sent events.
+
+    ``hello``, ``summary``, ``models``, ``nodes``, ``queues``, ``forecasts`` and ``decision``.
+    The first ones give the whole state, later ones what changed; with ``Last-Event-ID`` the
+    decisions that were missed come too.
+    """
+    try:
+        listener = room.feed.listen(last_event_id=last_event_id, opening=room.live.opening())
+    except FeedFull:
+        raise ApiError(
+            503,
+            "too_many_listeners",
+            "as many pages as allowed follow the events already",
+            code="too_many_listeners",
+            retry_after_s=5.0,
+        ) from None
+    return StreamingResponse(
+        _frames(room, listener),
+        media_type="text/event-stream",
+        headers={"X-Accel-Buffering": "no"},
+    )
+
+
+async def _frames(room: ControlRoom, listener: Listener) -> AsyncIterator[bytes]:
+    try:
+        async for frame in listener.frames(room.clock):
+            yield frame
+    finally:
+        room.feed.leave(listener)

@@ -1,0 +1,43 @@
+"""What is expected of each model."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from api.control import schemas, views
+from api.control.errors import not_found, store_away
+from api.control.paging import After, Limit, cut_page
+from api.control.room import READ, Room
+
+router = APIRouter(tags=["forecasts"], dependencies=READ)
+
+
+@router.get("/v1/forecasts")
+async def list_forecasts(
+    room: Room, limit: Limit = 100, after: After = None
+) -> schemas.Page[schemas.ForecastView]:
+    """Quantiles and next-use probabilities of every model, by name."""
+    forecasts, fault = room.board.forecasts, room.board.store_fault
+    if not forecasts and fault is not None:
+        raise store_away(fault)
+    names, more = cut_page(sorted(forecasts), limit=limit, after=after, key=str)
+    now_s = room.clock.now_s()
+    return schemas.Page(
+        data=[views.forecast_view(forecasts[name], now_s) for name in names],
+        has_more=more,
+        last_id=names[-1] if names else None,
+        stale=fault is not None,
+    )
+
+
+@router.get("/v1/forecasts/{model:path}")
+async def get_forecast(room: Room, model: str) -> schemas.ForecastView:
+    """Quantiles per horizon, next use, and the scores against the naive floor."""
+    name = room.model(model)
+    forecast, fault = room.board.forecasts.get(name), room.board.store_fault
+    if forecast is None:
+        if fault is not None:
+            raise store_away(fault)
+        raise not_found(f'nothing is forecast for "{name}" yet', code="no_forecast", param="model")
+    view = views.forecast_view(forecast, room.clock.now_s())
+    return view.model_copy(update={"stale": fault is not None})

@@ -1,0 +1,75 @@
+"""Whether this process lives, and whether it can serve."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from api.control.errors import error_body
+from api.control.room import ControlRoom, Room
+
+router = APIRouter(tags=["health"])
+
+
+class HealthView(BaseModel):
+    """The process lives."""
+
+    status: str = "ok"
+
+
+class CheckView(BaseModel):
+    """One thing that must hold. ``why``: what is wrong; null if nothing is."""
+
+    name: str
+    ok: bool
+    age_s: float | None = None
+    why: str | None = None
+
+
+class ReadyView(BaseModel):
+    """All that must hold."""
+
+    ready: bool
+    checks: list[CheckView]
+
+
+@router.get("/healthz")
+async def healthz() -> HealthView:
+    """Alive; depends on nothing."""
+    return HealthView()
+
+
+@router.get("/readyz", response_model=ReadyView)
+async def readyz(room: Room) -> ReadyView | JSONResponse:
+    """Can serve: the store answers, the controller and the predictor speak. 503 says why not."""
+    view = ReadyView(ready=True, checks=_checks(room))
+    wrong = [f"{check.name}: {check.why}" for check in view.checks if not check.ok]
+    if not wrong:
+        return view
+    body = error_body("not_ready", "; ".join(wrong), code="not_ready")
+    body |= {"ready": False, "checks": [check.model_dump() for check in view.checks]}
+    return JSONResponse(body, status_code=503, headers={"Retry-After": "5"})
+
+
+def _checks(room: ControlRoom) -> list[CheckView]:
+    board, now_s = room.board, room.clock.now_s()
+    fault = board.store_fault
+    snapshot_age_s, forecast_age_s = board.snapshot_age_s(now_s), board.forecast_age_s(now_s)
+    # Forecasts are renewed every ten seconds and expire after a minute.
+    forecast_limit_s = max(60.0, room.stale_after_s)
+    return [
+        CheckView(name="redis", ok=fault is None, why=fault),
+        _age_check("controller", snapshot_age_s, room.stale_after_s, "snapshot"),
+        _age_check("predictor", forecast_age_s, forecast_limit_s, "forecast"),
+    ]
+
+
+def _age_check(name: str, age_s: float | None, limit_s: float, what: str) -> CheckView:
+    if age_s is None:
+        why: str | None = f"no {what} was ever seen"
+    elif age_s > limit_s:
+        why = f"its newest {what} is {age_s:.0f} s old"
+    else:
+        why = None
+    return CheckView(name=name, ok=why is None, age_s=age_s, why=why)

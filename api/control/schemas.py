@@ -1,0 +1,345 @@
+"""What the control API says and takes, as people see it. ``null`` means not known, never zero."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.events import LoadCause, PriorityClass
+from contracts.forecasts import ForecastStatus
+from contracts.plan import Outcome
+from contracts.reasons import Reason
+from contracts.world import Mode, Residency
+
+ItemT = TypeVar("ItemT")
+
+
+class Schema(BaseModel):
+    """Base of all answers."""
+
+    model_config = ConfigDict(frozen=True, protected_namespaces=())
+
+
+class Asked(BaseModel):
+    """Base of all request bodies: a field that is not known is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ErrorDetail(Schema):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorBody(Schema):
+    """Every error answer."""
+
+    error: ErrorDetail
+
+
+class Page(Schema, Generic[ItemT]):
+    """One page of a list. ``stale``: the newest state could not be read, this is the last known."""
+
+    object: Literal["list"] = "list"
+    data: list[ItemT]
+    has_more: bool = False
+    last_id: str | None = Field(
+        default=None, description="Pass it as `after` to get the next page; null on an empty page."
+    )
+    stale: bool = False
+
+
+class SlaBody(Asked):
+    """A latency target to set."""
+
+    target_s: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = Field(
+        description="Seconds to the first byte of content, queue and load included."
+    )
+    percentile: Annotated[float, Field(ge=1, le=99.99, allow_inf_nan=False)] = 95.0
+    priority: PriorityClass = Field(default=PriorityClass.REALTIME, alias="class")
+    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
+
+
+class SlaView(Schema):
+    """A latency target, and how well it was met over the last hour."""
+
+    object: Literal["sla"] = "sla"
+    id: str
+    model: str
+    target_s: float
+    percentile: float
+    priority: PriorityClass = Field(serialization_alias="class")
+    weight: float
+    attainment_ratio: float | None = None
+    judged: int = 0
+
+
+class Deleted(Schema):
+    """What is no longer there."""
+
+    id: str
+    object: str
+    deleted: bool = True
+
+
+class NextUseView(Schema):
+    """How probable a request is within some delays from now."""
+
+    made_at_s: float
+    expires_at_s: float
+    valid: bool = Field(description="Neither expired nor worse than the naive floor.")
+    last_arrival_at_s: float | None
+    probabilities: list[ProbabilityView]
+    method: str
+    status: ForecastStatus
+    brier: float | None
+    floor_brier: float | None
+
+
+class ProbabilityView(Schema):
+    """P(at least one request within ``within_s`` from now)."""
+
+    within_s: float
+    probability: float
+
+
+class QuantileView(Schema):
+    """One quantile."""
+
+    level: float
+    value: float
+
+
+class HorizonView(Schema):
+    """What is expected over the next ``horizon_s`` seconds."""
+
+    horizon_s: float
+    mean: float
+    quantiles: list[QuantileView]
+    method: str
+    status: ForecastStatus
+    loss: float | None = Field(description="Mean pinball loss so far; smaller is better.")
+    floor_loss: float | None = Field(description="The same for the naive floor.")
+    skill_ratio: float | None = Field(
+        description="1 - loss / floor_loss: above zero is better than the floor."
+    )
+    coverage_ratio: float | None
+
+
+class SignalView(Schema):
+    """A forecast of one signal at all horizons."""
+
+    signal: str
+    made_at_s: float
+    expires_at_s: float
+    expired: bool
+    horizons: list[HorizonView]
+
+
+class ForecastView(Schema):
+    """All that is forecast for one model."""
+
+    object: Literal["forecast"] = "forecast"
+    id: str
+    model: str
+    next_use: NextUseView | None
+    signals: list[SignalView]
+    stale: bool = False
+
+
+class ModelView(Schema):
+    """One model: where it is, what it takes, who uses it."""
+
+    object: Literal["model"] = "model"
+    id: str
+    node: str
+    residency: Residency
+    residency_since_s: float
+    in_flight: int
+    waiting: int
+    arrivals: int
+    last_used_at_s: float | None
+    pinned: bool
+    footprint_bytes: int | None
+    occupied_bytes: int
+    load_s: float | None
+    cooldown_until_s: float | None
+    load_cause: LoadCause | None
+    used_since_load: bool
+    aliases: list[str] = []
+    attainment_ratio: float | None = None
+    judged: int = 0
+    sla: SlaView | None = None
+    stale: bool = False
+
+
+class ActionView(Schema):
+    """What became of an operator's wish."""
+
+    object: Literal["model.action"] = "model.action"
+    model: str
+    action: Literal["load", "unload", "pin", "unpin"]
+    status: Literal["accepted", "already", "done"]
+    message: str
+
+
+class EvidenceView(Schema):
+    """One number that a decision rests on; its name carries the unit."""
+
+    name: str
+    value: float | str | None
+
+
+class DecisionView(Schema):
+    """One decision: what was decided about what, and why."""
+
+    object: Literal["decision"] = "decision"
+    id: str
+    cursor: str | None
+    made_at_s: float
+    policy: str
+    subject: str
+    outcome: Outcome
+    reason: Reason
+    sentence: str = Field(description="The decision and its reason in plain words.")
+    explanation: str
+    evidence: list[EvidenceView]
+
+
+class ModeBody(Asked):
+    """The mode to change to."""
+
+    mode: Mode
+
+
+class ModeView(Schema):
+    """``mode`` is what the controller does now, ``wanted`` what somebody set (null: nobody)."""
+
+    object: Literal["mode"] = "mode"
+    mode: Mode | None
+    wanted: Mode | None
+    stale: bool = False
+
+
+class QueueView(Schema):
+    """Requests of one class that wait."""
+
+    object: Literal["queue"] = "queue"
+    id: str
+    waiting: int
+    capacity: int
+    oldest_wait_s: float
+
+
+class NodeView(Schema):
+    """One LocalAI instance and its memory."""
+
+    object: Literal["node"] = "node"
+    id: str
+    alive: bool
+    seen_at_s: float | None
+    budget_bytes: int | None
+    memory_total_bytes: int | None
+    memory_used_bytes: int | None
+    used_by_others_bytes: int
+    occupied_bytes: int = Field(description="What our models take of the budget now.")
+    model_limit: int | None
+    resident_models: int
+
+
+class ComparisonView(Schema):
+    """What another policy would have done on the same requests."""
+
+    object: Literal["comparison"] = "comparison"
+    id: str
+    policy: str
+    figures: dict[str, float]
+    arrivals: float | None
+    cold_starts: float | None = Field(description="Requests that would have met a cold model.")
+    our_cold_starts: float | None = Field(description="Those that did, of as many arrivals.")
+    avoided_cold_starts: float | None
+
+
+class JobQueueView(Schema):
+    """Background jobs of one queue, by state."""
+
+    object: Literal["job_queue"] = "job_queue"
+    id: str
+    counts: dict[str, int]
+
+
+class JobView(Schema):
+    """One background job."""
+
+    object: Literal["job"] = "job"
+    id: str
+    status: dict[str, Any]
+
+
+class BucketView(Schema):
+    """One minute: what came, and what had been forecast."""
+
+    start_s: float
+    end_s: float
+    count: int | None
+    window_count: int | None = Field(
+        description="Requests in the horizon's window that ends with this minute."
+    )
+    quantiles: list[QuantileView] | None = Field(
+        description="The band forecast for that window at its beginning; null: none was."
+    )
+
+
+class HistoryView(Schema):
+    """Forecast against what came, for one model and horizon, oldest first."""
+
+    object: Literal["history"] = "history"
+    model: str
+    horizon_s: float
+    now_s: float
+    step_s: float = 60.0
+    data: list[BucketView]
+    stale: bool = False
+
+
+class PrefetchView(Schema):
+    """How prefetches fared."""
+
+    started: int
+    used: int
+    wasted: int
+
+
+class SummaryView(Schema):
+    """The headline figures."""
+
+    object: Literal["summary"] = "summary"
+    now_s: float
+    time_scale: float
+    mode: Mode | None
+    mode_wanted: Mode | None
+    stale: bool
+    stale_reason: str | None
+    snapshot_age_s: float | None
+    forecast_age_s: float | None
+    requests: int
+    counting_since_s: float | None
+    cold_requests: int
+    failed_requests: int
+    cold_ratio: float | None = Field(description="Cold requests among those that were dispatched.")
+    comparison: ComparisonView | None
+    prefetches: PrefetchView | None
+    attainment_ratio: float | None
+    judged: int
+    models_hot: int | None
+    models_known: int | None
+    in_flight: int | None
+    waiting: int | None
+
+
+NextUseView.model_rebuild()
