@@ -127,8 +127,8 @@ class QueueStatus:
 
     priority: PriorityClass
     waiting: int
-    capacity: int
-    oldest_wait_s: float = 0.0
+    capacity: int | None = None
+    oldest_wait_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

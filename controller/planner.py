@@ -32,6 +32,9 @@ from controller.memory import Room, room
 from controller.policies.base import Candidate, Context, Policy, Victim
 from controller.policies.registry import policy_named
 
+_NOT_ORDERED = ("mode", "observe")
+"""Evidence on decisions that are recorded but not carried out."""
+
 _ABSENT = frozenset({Residency.COLD, Residency.FAILED})
 
 
@@ -150,12 +153,13 @@ class _Draft:
     def news(
         self, state: PlannerState
     ) -> tuple[tuple[Decision, ...], dict[str, tuple[Outcome, Reason]]]:
-        """Changes always; holds and abstentions only where they differ from the last run's."""
+        """Changes that are ordered always; the rest only where it differs from the last run."""
         said = {d.subject: (d.outcome, d.reason) for d in self.decisions}
+        ordered = is_ordered(self.world)
         fresh = tuple(
-            decision
+            decision if ordered else replace(decision, evidence=(*decision.evidence, _NOT_ORDERED))
             for decision in self.decisions
-            if decision.outcome is Outcome.CHANGE
+            if (ordered and decision.outcome is Outcome.CHANGE)
             or state.last_said.get(decision.subject) != (decision.outcome, decision.reason)
         )
         return fresh, said

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from contracts.events import PriorityClass
 from contracts.ids import GatewayId, ModelId
 from contracts.messages import GatewayBeat
+from contracts.world import QueueStatus
 
 GONE_AFTER_S = 3.0
 """A gateway whose beat is older counts as gone (beats come every second)."""
@@ -52,6 +54,16 @@ class Roster:
             return self, ()
         kept = {name: beat for name, beat in self.beats.items() if name not in gone}
         return replace(self, beats=kept), gone
+
+    def queues(self) -> tuple[QueueStatus, ...]:
+        """Requests that wait for admission or a load, by class, over all gateways."""
+        waiting = {
+            priority: sum(beat.queued.get(priority, 0) for beat in self.beats.values())
+            for priority in PriorityClass
+        }
+        return tuple(
+            QueueStatus(priority=priority, waiting=count) for priority, count in waiting.items()
+        )
 
     def drain(self, drain_id: str, model: ModelId) -> DrainVerdict:
         """Whether ``model`` may be unloaded. Without any gateway it is clear."""

@@ -1,0 +1,89 @@
+"""The controller process: ``python -m controller``. Wires adapters to the loop, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+
+import structlog
+
+from adapters.clock import ScaledClock
+from adapters.localai import LocalAIServer
+from adapters.log_setup import configure_logging
+from adapters.redis_client import connect
+from adapters.redis_decisions import RedisDecisionJournal
+from adapters.redis_events import RedisEventLog
+from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_lease import RedisLease
+from adapters.redis_mailbox import to_controller, to_gateways
+from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
+from adapters.settings import Settings, load_settings
+from contracts.errors import Invalid
+from controller.loop import ControlLoop
+from controller.policies.registry import policy_named
+from controller.ports import Ports
+
+_log = structlog.get_logger("headstart.controller")
+
+BAD_CONFIGURATION = 2
+
+
+async def serve(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT, then let another controller lead at once."""
+    config = settings.controller_config()
+    clock = ScaledClock.from_environment(os.environ)
+    client = connect(settings.redis_url or "")
+    servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
+    owner = f"controller-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    loop = ControlLoop(
+        owner,
+        Ports(
+            clock=clock,
+            events=RedisEventLog(client),
+            to_controller=to_controller(client),
+            to_gateways=to_gateways(client),
+            forecasts=RedisForecastStore(client),
+            journal=RedisDecisionJournal(client),
+            controls=RedisControlStore(client),
+            snapshots=RedisSnapshotStore(client),
+            lease=RedisLease(client),
+            servers=dict(servers),
+        ),
+        config,
+    )
+    running = asyncio.create_task(loop.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    _log.info("controller_started", owner=owner, policy=config.planner.policy)
+    try:
+        await running
+    except asyncio.CancelledError:
+        _log.info("controller_stopping")
+    finally:
+        await loop.release()
+        for server in servers.values():
+            await server.close()
+        await client.aclose()
+
+
+def main() -> int:
+    """Start; 2 for a configuration that cannot work, with one line that says why."""
+    configure_logging("controller")
+    try:
+        settings = load_settings(os.environ)
+        policy_named(settings.controller_config().planner.policy)
+        if settings.redis_url is None:
+            raise Invalid("no Redis: set REDIS_URL, or start everything with `headstart up`")
+        asyncio.run(serve(settings))
+    except Invalid as error:
+        print(f"headstart controller: {error}", file=sys.stderr)  # noqa: T201 - for people
+        return BAD_CONFIGURATION
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,331 @@
+"""One term of leadership: takes in what happened, asks for a plan, has it carried out.
+
+One task owns the world; everything else hands it something and wakes it. It resumes from the
+snapshot that the last leader left and follows the event log from there, so nothing that
+happened in between is missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from contracts.config import ControllerConfig
+from contracts.errors import Transient
+from contracts.events import AnyEvent, RequestDispatched
+from contracts.forecasts import ModelForecast
+from contracts.ids import ModelId
+from contracts.messages import (
+    GatewayBeat,
+    LoadRequested,
+    LoadWanted,
+    SettingsChanged,
+    ToController,
+    UnloadRequested,
+)
+from contracts.plan import PlannerState
+from contracts.routing import RoutingTable
+from contracts.world import Mode, Residency, WorldSnapshot
+from controller.fold import (
+    commit,
+    drop_gateway,
+    fold,
+    fold_beat,
+    fold_wanted,
+    with_catalogue,
+    with_controls,
+)
+from controller.following import RETRY_S, follow
+from controller.observer import Catalogue, Observer
+from controller.outbox import Outbox
+from controller.planner import plan
+from controller.ports import Ports
+from controller.reconciler import Reconciler, Stamp, orphaned
+from controller.roster import Roster
+from controller.routes import load_answer, routing_table
+from controller.scoreboard import Scoreboard
+
+_log = structlog.get_logger("headstart.controller")
+
+PUBLISH_S = 1.0
+TABLE_REPEAT_S = 10.0
+FOLD_AT_ONCE = 500
+"""Entries of the log folded between two looks at the clock: a long replay stays interruptible."""
+
+TOKEN_STRIDE = 10**9
+"""Plans, actions and decisions are numbered from token x this: unique over restarts."""
+
+
+class Leader:
+    """Runs from the winning of the lease to its loss."""
+
+    def __init__(
+        self,
+        token: int,
+        owner: str,
+        ports: Ports,
+        config: ControllerConfig,
+        *,
+        leads: Callable[[], bool],
+    ) -> None:
+        self._token = token
+        self._owner = owner
+        self._ports = ports
+        self._config = config
+        self._clock = ports.clock
+        self._world = WorldSnapshot(taken_at_s=ports.clock.now_s())
+        self._state = PlannerState(sequence=token * TOKEN_STRIDE)
+        self._forecasts: dict[ModelId, ModelForecast] = {}
+        self._aliases: dict[str, ModelId] = {}
+        self._profiles = dict(config.profiles)
+        self._roster = Roster()
+        self._asked: set[ModelId] = set()
+        self._table: RoutingTable | None = None
+        self._wake = asyncio.Event()
+        self._events = 0
+        self._scores = Scoreboard()
+        self._outbox = Outbox(ports.clock)
+        # Gateways wait for what they are told; it never queues behind records.
+        self._voice = Outbox(ports.clock)
+        self._reconciler = Reconciler(
+            clock=ports.clock,
+            servers=ports.servers,
+            config=config,
+            stamp=self._stamp,
+            emit=self._emit,
+            drains_changed=self._publish_table,
+            leads=leads,
+        )
+        self._observers = {
+            node: Observer(
+                node,
+                server,
+                clock=ports.clock,
+                poll_s=config.poll_s,
+                stamp=self._stamp,
+                emit=self._emit,
+                listed=self._listed,
+            )
+            for node, server in ports.servers.items()
+        }
+
+    async def run(self) -> None:
+        """Lead until cancelled."""
+        await self._resume_patiently()
+        ports = self._ports
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._outbox.run())
+            group.create_task(self._voice.run())
+            for observer in self._observers.values():
+                group.create_task(observer.run())
+            group.create_task(
+                follow("mailbox", ports.to_controller.receive, self._messages, ports.clock)
+            )
+            group.create_task(
+                follow("forecasts", ports.forecasts.updates, self._forecast, ports.clock)
+            )
+            group.create_task(self._follow_events())
+            group.create_task(self._publish_world())
+            group.create_task(self._decide())
+
+    async def close(self) -> None:
+        """Give up what is ordered, and leave the world for the next leader."""
+        await self._reconciler.close()
+        self._outbox.add(lambda: self._ports.snapshots.put_world(self._world))
+        await self._outbox.flush()
+
+    async def _resume_patiently(self) -> None:
+        while True:
+            try:
+                return await self._resume()
+            except Transient as error:
+                _log.warning("resume_stalled", error=str(error))
+                await self._clock.sleep(RETRY_S)
+
+    async def _resume(self) -> None:
+        """The last leader's world, without the orders that ended with it."""
+        ports = self._ports
+        world = await ports.snapshots.world()
+        if world is not None:
+            self._world = replace(world, operator_loads=frozenset(), operator_unloads=frozenset())
+            self._scores = Scoreboard.resumed(await ports.snapshots.baselines())
+        self._forecasts = dict(await ports.forecasts.get_all())
+        await self._read_controls()
+        preload = {name for name, profile in self._profiles.items() if profile.preload}
+        self._world = replace(self._world, preloads=frozenset(preload))
+        models = self._world.models.values()
+        for event in orphaned(
+            self._stamp,
+            loading={m.model: m.load_cause for m in models if m.residency is Residency.LOADING},
+            draining=[m.model for m in models if m.residency is Residency.DRAINING],
+        ):
+            self._emit(event)
+
+    async def _read_controls(self) -> None:
+        controls = self._ports.controls
+        default = Mode.ACTIVE if self._config.active_by_default else Mode.OBSERVE
+        self._world = with_controls(
+            self._world,
+            mode=await controls.mode() or default,
+            slas=await controls.slas(),
+            pins=await controls.pins(),
+        )
+
+    async def _decide(self) -> None:
+        """Plan when something happened, or when the planner asked to be asked."""
+        next_tick_s = self._clock.now_s()
+        while True:
+            try:
+                async with self._clock.timeout(max(0.0, next_tick_s - self._clock.now_s())):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            next_tick_s = self._plan_once()
+
+    def _plan_once(self) -> float:
+        self._drop_silent_gateways()
+        now_s = max(self._world.taken_at_s, self._clock.now_s())
+        self._world = replace(self._world, taken_at_s=now_s)
+        result = plan(
+            world=self._world,
+            forecasts=self._forecasts,
+            state=self._state,
+            config=self._config.planner,
+        )
+        self._state = result.state
+        if result.plan.decisions:
+            decisions = result.plan.decisions
+            self._outbox.add(lambda: self._ports.journal.append(decisions))
+        if self._world.mode is Mode.ACTIVE and result.plan.actions:
+            self._world = commit(self._world, result.plan)
+            self._reconciler.order(result.plan)
+        self._publish_table()
+        self._answer()
+        return result.next_tick_at_s
+
+    def _answer(self) -> None:
+        for model in self._asked:
+            answer = load_answer(self._world, self._state, model)
+            self._voice.add(lambda answer=answer: self._ports.to_gateways.send(answer))  # type: ignore[misc]  # mypy cannot infer a lambda's default
+        self._asked.clear()
+
+    def _messages(self, messages: tuple[ToController, ...]) -> None:
+        for message in messages:
+            match message:
+                case LoadWanted():
+                    self._world = fold_wanted(self._world, message)
+                    self._asked.add(message.model)
+                    if message.model not in self._world.models:
+                        for observer in self._observers.values():
+                            observer.look_now()
+                case GatewayBeat():
+                    self._roster = self._roster.heard(message)
+                    self._world = fold_beat(self._world, message)
+                    self._reconciler.heard(self._roster)
+                case LoadRequested():
+                    wanted = self._world.operator_loads | {message.model}
+                    self._world = replace(self._world, operator_loads=wanted)
+                case UnloadRequested():
+                    unwanted = self._world.operator_unloads | {message.model}
+                    self._world = replace(self._world, operator_unloads=unwanted)
+                case SettingsChanged():
+                    self._outbox.add(self._read_controls)
+        self._wake.set()
+
+    def _forecast(self, forecasts: tuple[ModelForecast, ...]) -> None:
+        for forecast in forecasts:
+            self._forecasts[forecast.model] = forecast
+        self._wake.set()
+
+    async def _follow_events(self) -> None:
+        async def receive(
+            after: str, *, block_s: float
+        ) -> tuple[str, tuple[tuple[str, AnyEvent], ...]]:
+            entries = await self._ports.events.read_after(
+                after, count=FOLD_AT_ONCE, block_s=block_s
+            )
+            place = entries[-1].entry_id if entries else after
+            return place, tuple((entry.entry_id, entry.value) for entry in entries)
+
+        await follow("events", receive, self._logged, self._clock, after=self._world.position)
+
+    def _logged(self, entries: tuple[tuple[str, AnyEvent], ...]) -> None:
+        """What others wrote; our own events were folded when they were made."""
+        for entry_id, event in entries:
+            if event.source != self._owner:
+                self._world = fold(self._world, event)
+            if isinstance(event, RequestDispatched):
+                self._scores = self._scores.dispatched(event, self._world, self._config.planner)
+            self._world = replace(self._world, position=entry_id)
+        self._wake.set()
+
+    def _emit(self, event: AnyEvent) -> None:
+        self._world = fold(self._world, event)
+        self._outbox.add(lambda: self._ports.events.append((event,)))
+        self._wake.set()
+
+    def _listed(self, catalogue: Catalogue) -> None:
+        self._aliases.update(catalogue.aliases)
+        self._profiles = {**catalogue.profiles, **self._config.profiles}
+        self._world = with_catalogue(
+            self._world,
+            catalogue.node,
+            catalogue.models,
+            self._profiles,
+            catalogue.footprints,
+        )
+        self._outbox.add(self._read_controls)
+        self._wake.set()
+
+    def _drop_silent_gateways(self) -> None:
+        self._roster, gone = self._roster.without_silent(self._clock.now_s())
+        for gateway in gone:
+            _log.warning("gateway_gone", gateway=gateway)
+            self._world = drop_gateway(self._world, gateway, self._clock.now_s())
+        if gone:
+            self._reconciler.heard(self._roster)
+
+    def _publish_table(self) -> None:
+        """Tell gateways what changed; an unchanged table is repeated now and then."""
+        table = routing_table(
+            self._world,
+            token=self._token,
+            config=self._config.planner,
+            profiles=self._profiles,
+            draining=self._reconciler.draining,
+            aliases=self._aliases,
+        )
+        last = self._table
+        if (
+            last is not None
+            and replace(table, made_at_s=last.made_at_s) == last
+            and table.made_at_s < last.made_at_s + TABLE_REPEAT_S
+        ):
+            return
+        self._table = table
+        self._voice.add(lambda: self._ports.to_gateways.send(table))
+        self._outbox.add(lambda: self._ports.snapshots.put_routing(table))
+
+    async def _publish_world(self) -> None:
+        while True:
+            await self._clock.sleep(PUBLISH_S)
+            world = replace(self._world, queues=self._roster.queues())
+            self._outbox.add(lambda world=world: self._ports.snapshots.put_world(world))  # type: ignore[misc]  # mypy cannot infer a lambda's default
+            for name, figures in self._scores.figures().items():
+                self._outbox.add(
+                    lambda name=name, figures=figures: self._ports.snapshots.put_baseline(  # type: ignore[misc]  # as above
+                        name, figures
+                    )
+                )
+
+    def _stamp(self) -> Stamp:
+        self._events += 1
+        return Stamp(
+            event_id=f"{self._owner}-{self._token}-{self._events}",
+            at_s=self._clock.now_s(),
+            source=self._owner,
+        )

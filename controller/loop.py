@@ -1,0 +1,103 @@
+"""Who leads: holds the lease, and runs a ``Leader`` while it does.
+
+A second controller stands by and takes over when the lease of the first has run out. Without
+Redis nobody can prove to lead, so nobody orders anything; gateways then act alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from contracts.config import ControllerConfig
+from contracts.errors import Transient
+from controller.leader import Leader
+from controller.ports import Ports
+
+_log = structlog.get_logger("headstart.controller")
+
+RENEWALS_PER_LEASE = 4
+
+
+class ControlLoop:
+    """One controller process."""
+
+    def __init__(self, owner: str, ports: Ports, config: ControllerConfig) -> None:
+        self._owner = owner
+        self._ports = ports
+        self._config = config
+        self._valid_until_s = 0.0
+        self._token: int | None = None
+
+    def leads(self) -> bool:
+        """Whether the lease is ours at this moment."""
+        return self._token is not None and self._ports.clock.monotonic_s() < self._valid_until_s
+
+    async def run(self) -> None:
+        """Compete, lead, lose, compete again; until cancelled."""
+        while True:
+            token = await self._wait_for_lease()
+            _log.info("leading", token=token)
+            leader = Leader(token, self._owner, self._ports, self._config, leads=self.leads)
+            leading = asyncio.create_task(leader.run())
+            try:
+                await self._renew_while_valid(leading)
+            finally:
+                leading.cancel()
+                await asyncio.gather(leading, return_exceptions=True)
+                await leader.close()
+            if not leading.cancelled() and leading.exception() is not None:
+                raise RuntimeError("the leader stopped") from leading.exception()
+            _log.warning("lease_lost", token=token)
+
+    async def release(self) -> None:
+        """Let another controller lead at once."""
+        try:
+            await self._ports.lease.release(self._owner)
+        except Transient as error:
+            _log.warning("lease_not_released", error=str(error))
+
+    async def _wait_for_lease(self) -> int:
+        away = False
+        while True:
+            try:
+                token = await self._acquire()
+            except Transient as error:
+                if not away:
+                    _log.warning("lease_store_away", error=str(error))
+                away = True
+            else:
+                if away:
+                    _log.info("lease_store_back")
+                away = False
+                if token is not None:
+                    return token
+            await self._ports.clock.sleep(self._config.lease_s / RENEWALS_PER_LEASE)
+
+    async def _renew_while_valid(self, leading: asyncio.Task[None]) -> None:
+        pause_s = self._config.lease_s / RENEWALS_PER_LEASE
+        away = False
+        while self.leads() and not leading.done():
+            await self._ports.clock.sleep(pause_s)
+            try:
+                if await self._acquire() is None:
+                    return
+            except Transient as error:
+                if not away:
+                    _log.warning("lease_not_renewed", error=str(error))
+                away = True
+            else:
+                away = False
+
+    async def _acquire(self) -> int | None:
+        clock, lease_s = self._ports.clock, self._config.lease_s
+        asked_s = clock.monotonic_s()
+        token = await self._ports.lease.acquire(self._owner, now_s=clock.now_s(), lease_s=lease_s)
+        if token is None or token != self._token:
+            self._token = None
+        if token is not None:
+            self._token = token
+            # Counted from before the call: ours ends no later than the store's.
+            self._valid_until_s = asked_s + lease_s
+        return token

@@ -1,0 +1,119 @@
+"""Looks at each LocalAI: what is resident, what it lists, what it says a model needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from contracts.config import ModelProfile
+from contracts.errors import HeadstartError
+from contracts.events import AnyEvent, NodeLost, NodeObserved
+from contracts.ids import ModelId, NodeId
+from contracts.ports import Clock, ModelServer
+from controller.reconciler import Stamp
+
+_log = structlog.get_logger("headstart.controller")
+
+CATALOGUE_EVERY = 6
+"""Polls between two readings of the model list: every half minute at 5 s a poll."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """What one node lists, and what is known of it without loading anything."""
+
+    node: NodeId
+    models: tuple[ModelId, ...]
+    aliases: Mapping[str, ModelId]
+    footprints: Mapping[ModelId, int]
+    profiles: Mapping[ModelId, ModelProfile]
+
+
+class Observer:
+    """Polls one node until cancelled."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        server: ModelServer,
+        *,
+        clock: Clock,
+        poll_s: float,
+        stamp: Callable[[], Stamp],
+        emit: Callable[[AnyEvent], None],
+        listed: Callable[[Catalogue], None],
+    ) -> None:
+        self._node = node
+        self._server = server
+        self._clock = clock
+        self._poll_s = poll_s
+        self._stamp = stamp
+        self._emit = emit
+        self._listed = listed
+        self._footprints: dict[ModelId, int | None] = {}
+        self._lost = False
+        self._nudged = asyncio.Event()
+
+    def look_now(self) -> None:
+        """Poll at once: a gateway asked for a model that is not in the catalogue."""
+        self._nudged.set()
+
+    async def run(self) -> None:
+        """Look, wait, look again. A fault is logged when it begins and when it ends."""
+        polls = 0
+        while True:
+            catalogue_due = polls % CATALOGUE_EVERY == 0 or self._nudged.is_set()
+            self._nudged.clear()
+            if await self._look(catalogue_due=catalogue_due):
+                polls += 1
+            else:
+                polls = 0  # read the list anew once it is back
+            try:
+                async with self._clock.timeout(self._poll_s):
+                    await self._nudged.wait()
+            except TimeoutError:
+                pass
+
+    async def _look(self, *, catalogue_due: bool) -> bool:
+        stamp = self._stamp()
+        try:
+            if catalogue_due:
+                self._listed(await self._catalogue())
+            report = await self._server.report()
+        except HeadstartError as error:
+            if not self._lost:
+                _log.warning("node_lost", node=self._node, error=str(error))
+                self._emit(NodeLost(**stamp, node=self._node, error=str(error)))
+            self._lost = True
+            return False
+        if self._lost:
+            _log.info("node_back", node=self._node)
+        self._lost = False
+        self._emit(
+            NodeObserved(
+                **stamp,
+                node=self._node,
+                resident=report.resident,
+                busy=(),
+                memory_total_bytes=report.memory_total_bytes,
+                memory_used_bytes=report.memory_used_bytes,
+                model_limit=report.model_limit,
+            )
+        )
+        return True
+
+    async def _catalogue(self) -> Catalogue:
+        models = await self._server.models()
+        for model in models:
+            if model not in self._footprints:
+                self._footprints[model] = await self._server.estimate_footprint_bytes(model)
+        return Catalogue(
+            node=self._node,
+            models=models,
+            aliases=await self._server.aliases(),
+            footprints={m: size for m, size in self._footprints.items() if size is not None},
+            profiles={},
+        )

@@ -1,0 +1,265 @@
+"""Carries out plans: drains, unloads and loads, each as a task that ends in an event.
+
+A load waits for the unloads that make its room. An unload happens only when every living
+gateway has acknowledged the drain with nothing in flight and LocalAI's monitor does not call
+the model busy; otherwise it is given up and planned anew. Each order checks the lease first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypedDict
+
+import structlog
+
+from contracts.config import ControllerConfig
+from contracts.errors import Busy, HeadstartError, Permanent, Transient
+from contracts.events import (
+    ActionApplied,
+    ActionFailed,
+    AnyEvent,
+    LoadCause,
+    ModelLoaded,
+    ModelLoadFailed,
+    ModelLoadStarted,
+    ModelUnloaded,
+)
+from contracts.ids import ModelId, NodeId
+from contracts.plan import LoadModel, Plan, UnloadModel
+from contracts.ports import Clock, ModelServer
+from controller.fold import LOAD_KIND, UNLOAD_KIND
+from controller.roster import DrainVerdict, Roster
+
+_log = structlog.get_logger("headstart.controller")
+
+
+class Stamp(TypedDict):
+    """The fields that every event has."""
+
+    event_id: str
+    at_s: float
+    source: str
+
+
+class Reconciler:
+    """Owns the tasks of what is ordered.
+
+    Parameters
+    ----------
+    emit : callable
+        Told each event at once; folds and logs it.
+    drains_changed : callable
+        Called when ``draining`` changed: gateways must be told.
+    leads : callable
+        Whether the lease is still ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        servers: Mapping[NodeId, ModelServer],
+        config: ControllerConfig,
+        stamp: Callable[[], Stamp],
+        emit: Callable[[AnyEvent], None],
+        drains_changed: Callable[[], None],
+        leads: Callable[[], bool],
+    ) -> None:
+        self._clock = clock
+        self._servers = servers
+        self._config = config
+        self._stamp = stamp
+        self._emit = emit
+        self._drains_changed = drains_changed
+        self._leads = leads
+        self._roster = Roster()
+        self._heard = asyncio.Event()
+        self._tasks: set[asyncio.Task[bool]] = set()
+        self._unloads: dict[ModelId, asyncio.Task[bool]] = {}
+        self.draining: dict[ModelId, str] = {}
+
+    def order(self, plan: Plan) -> None:
+        """Begin every action of ``plan``; unloads before the loads that wait for them."""
+        for action in plan.actions:
+            match action:
+                case UnloadModel():
+                    task = self._begin(self._unload(action))
+                    self._unloads[action.model] = task
+                case LoadModel():
+                    awaited = [self._unloads[name] for name in action.after]
+                    self._begin(self._load(action, awaited))
+                case _:
+                    _log.error("action_not_supported", action=type(action).__name__)
+
+    def heard(self, roster: Roster) -> None:
+        """Gateways spoke; drains that wait look again."""
+        self._roster = roster
+        self._heard.set()
+
+    async def close(self) -> None:
+        """Leave: drains are given up, and calls to LocalAI that run are cancelled."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.draining.clear()
+
+    def _begin(self, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[bool]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # A bug, not an expected failure: those end in events. Say so loudly.
+            _log.error("action_crashed", exc_info=task.exception())
+
+    async def _load(self, action: LoadModel, awaited: list[asyncio.Task[bool]]) -> bool:
+        for unload in awaited:
+            if not await asyncio.shield(unload):
+                self._failed(action.action_id, LOAD_KIND, action.model, "no room was made")
+                return False
+        if not self._leads():
+            self._failed(action.action_id, LOAD_KIND, action.model, "the lease was lost")
+            return False
+        self._emit(
+            ModelLoadStarted(
+                **self._stamp(), model=action.model, node=action.node, cause=action.cause
+            )
+        )
+        started_s = self._clock.monotonic_s()
+        try:
+            async with self._clock.timeout(self._config.load_timeout_s):
+                await self._servers[action.node].load(action.model)
+        except TimeoutError:
+            limit_s = self._config.load_timeout_s
+            self._load_failed(action, f"not loaded within {limit_s:g} s", None)
+            return False
+        except HeadstartError as error:
+            retry_after_s = error.retry_after_s if isinstance(error, Transient) else None
+            self._load_failed(action, str(error), retry_after_s)
+            return False
+        took_s = self._clock.monotonic_s() - started_s
+        self._emit(
+            ModelLoaded(
+                **self._stamp(),
+                model=action.model,
+                node=action.node,
+                cause=action.cause,
+                load_s=took_s,
+                footprint_bytes=None,
+            )
+        )
+        self._applied(action.action_id, LOAD_KIND, action.model, took_s)
+        _log.info(
+            "model_loaded",
+            model=action.model,
+            node=action.node,
+            cause=action.cause.value,
+            load_s=round(took_s, 3),
+        )
+        return True
+
+    async def _unload(self, action: UnloadModel) -> bool:
+        started_s = self._clock.monotonic_s()
+        self.draining[action.model] = action.action_id
+        self._drains_changed()
+        try:
+            problem = await self._drain_and_stop(action)
+        finally:
+            self._unloads.pop(action.model, None)
+            self.draining.pop(action.model, None)
+        if problem is not None:
+            self._failed(action.action_id, UNLOAD_KIND, action.model, problem)
+            return False
+        self._emit(
+            ModelUnloaded(**self._stamp(), model=action.model, node=action.node, cause=action.cause)
+        )
+        took_s = self._clock.monotonic_s() - started_s
+        self._applied(action.action_id, UNLOAD_KIND, action.model, took_s)
+        _log.info(
+            "model_unloaded", model=action.model, node=action.node, reason=action.reason.value
+        )
+        return True
+
+    async def _drain_and_stop(self, action: UnloadModel) -> str | None:
+        """None once LocalAI has stopped it, else what was in the way."""
+        if not await self._drained(action):
+            return "it is in use"
+        server = self._servers[action.node]
+        try:
+            if await server.is_busy(action.model):
+                return "LocalAI calls it busy"
+            if not self._leads():
+                return "the lease was lost"
+            await server.unload(action.model)
+        except Busy:
+            return "LocalAI calls it busy"
+        except (Transient, Permanent) as error:
+            return str(error)
+        return None
+
+    async def _drained(self, action: UnloadModel) -> bool:
+        try:
+            async with self._clock.timeout(self._config.drain_timeout_s):
+                while True:
+                    match self._roster.drain(action.action_id, action.model):
+                        case DrainVerdict.CLEAR:
+                            return True
+                        case DrainVerdict.BUSY:
+                            return False
+                        case DrainVerdict.WAIT:
+                            self._heard.clear()
+                            await self._heard.wait()
+        except TimeoutError:
+            return False
+
+    def _load_failed(self, action: LoadModel, error: str, retry_after_s: float | None) -> None:
+        self._emit(
+            ModelLoadFailed(
+                **self._stamp(),
+                model=action.model,
+                node=action.node,
+                cause=action.cause,
+                error=error,
+                retry_after_s=retry_after_s,
+            )
+        )
+        _log.warning("model_load_failed", model=action.model, node=action.node, error=error)
+
+    def _applied(self, action_id: str, kind: str, model: ModelId, took_s: float) -> None:
+        self._emit(
+            ActionApplied(
+                **self._stamp(), action_id=action_id, kind=kind, subject=model, took_s=took_s
+            )
+        )
+
+    def _failed(self, action_id: str, kind: str, model: ModelId, error: str) -> None:
+        self._emit(
+            ActionFailed(
+                **self._stamp(), action_id=action_id, kind=kind, subject=model, error=error
+            )
+        )
+        _log.info("action_given_up", kind=kind, model=model, why=error)
+
+
+def orphaned(
+    stamp: Callable[[], Stamp],
+    *,
+    loading: Mapping[ModelId, LoadCause | None],
+    draining: list[ModelId],
+) -> tuple[ActionFailed, ...]:
+    """What a new leader declares about orders of the last one: they ended with it.
+
+    Loads that a gateway runs go on, and are adopted as they are.
+    """
+    ours = [name for name, cause in loading.items() if cause is not LoadCause.GATEWAY]
+    return tuple(
+        ActionFailed(
+            **stamp(), action_id="takeover", kind=kind, subject=model, error="the leader changed"
+        )
+        for kind, models in ((LOAD_KIND, ours), (UNLOAD_KIND, draining))
+        for model in models
+    )

@@ -1,0 +1,84 @@
+"""How many requests met a cold model, beside what LocalAI's own LRU would have had: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from contracts.config import PlannerConfig
+from contracts.events import RequestDispatched
+from contracts.forecasts import Forecasts
+from contracts.ids import NodeId
+from contracts.plan import PlannerState
+from contracts.world import WorldSnapshot
+from controller.policies.base import Context, expected_load_s
+from controller.policies.recency import LocalAILru
+from controller.shadow import ShadowLru
+
+OURS = "headstart"
+LOCALAI = "localai-lru"
+_NO_FORECASTS: Forecasts = {}
+_LOCALAI_LRU = LocalAILru()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoreboard:
+    """Counts since the first start. ``dispatched``: requests that reached LocalAI."""
+
+    dispatched_requests: int = 0
+    cold_requests: int = 0
+    shadow: ShadowLru = field(default_factory=ShadowLru)
+
+    @classmethod
+    def resumed(cls, baselines: Mapping[str, Mapping[str, float]]) -> Scoreboard:
+        """Going on from published figures; the shadow's residents start empty."""
+        ours, theirs = baselines.get(OURS, {}), baselines.get(LOCALAI, {})
+        return cls(
+            dispatched_requests=int(ours.get("arrivals", 0)),
+            cold_requests=int(ours.get("cold_starts", 0)),
+            shadow=ShadowLru(
+                arrivals=int(theirs.get("arrivals", 0)),
+                cold_starts=int(theirs.get("cold_starts", 0)),
+                loads=int(theirs.get("loads", 0)),
+            ),
+        )
+
+    def dispatched(
+        self, event: RequestDispatched, world: WorldSnapshot, config: PlannerConfig
+    ) -> Scoreboard:
+        """What really happened, by the gateway's own word, and the shadow's turn at the same."""
+        after = replace(
+            self,
+            dispatched_requests=self.dispatched_requests + 1,
+            cold_requests=self.cold_requests + event.cold,
+        )
+        status = world.models.get(event.model) if event.model is not None else None
+        limit = None if status is None else _localai_limit(world, status.node, config)
+        if status is None or limit is None:
+            return after
+        shadow = self.shadow.arrived(
+            status.model,
+            event.at_s - event.queue_wait_s,
+            load_s=expected_load_s(status),
+            limit=limit,
+        )
+        return replace(after, shadow=shadow)
+
+    def figures(self) -> Mapping[str, Mapping[str, float]]:
+        """By policy, for the snapshot store."""
+        return {
+            OURS: {"arrivals": self.dispatched_requests, "cold_starts": self.cold_requests},
+            LOCALAI: self.shadow.figures(),
+        }
+
+
+def _localai_limit(world: WorldSnapshot, node: NodeId, config: PlannerConfig) -> int | None:
+    context = Context(
+        now_s=world.taken_at_s,
+        node=node,
+        world=world,
+        forecasts=_NO_FORECASTS,
+        state=PlannerState(),
+        config=config,
+    )
+    return _LOCALAI_LRU.model_limit(context)
