@@ -1,0 +1,82 @@
+"""``python -m emulator`` and ``headstart emulate``: an emulated LocalAI from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXIT_INVALID = 2
+
+
+def emulate(
+    *,
+    models: Annotated[Path, typer.Option(help="YAML or JSON file with the models.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8081,
+    capacity_mb: Annotated[
+        int | None, typer.Option(min=0, help="GPU memory in MiB; without it loads always fit.")
+    ] = None,
+    max_active_backends: Annotated[
+        int, typer.Option(min=0, help="LocalAI's own limit on loaded models; 0 is none.")
+    ] = 0,
+    watchdog_idle_timeout: Annotated[
+        float, typer.Option(min=0, help="Unload a model idle for so many seconds; 0 never.")
+    ] = 0.0,
+    api_key: Annotated[
+        list[str] | None, typer.Option(help="Ask for one of these keys.", show_default=False)
+    ] = None,
+    event_log: Annotated[
+        Path | None, typer.Option(help="Also write every event here, one line of JSON each.")
+    ] = None,
+    exact_load_times: Annotated[
+        bool, typer.Option(help="A load takes exactly load_s, without LocalAI's 2 s steps.")
+    ] = False,
+    faults: Annotated[
+        Path | None, typer.Option(help="YAML or JSON file with a list of faults to arm.")
+    ] = None,
+) -> None:
+    """Run a LocalAI that has no weights: same API, load times, memory and failures."""
+    from adapters.clock import ScaledClock
+    from adapters.log_setup import configure_logging
+    from contracts.errors import Invalid
+    from emulator.models import read_list, read_models
+    from emulator.options import MIB, EmulatorOptions
+    from emulator.server import bind, build, run
+
+    try:
+        options = EmulatorOptions(
+            models=read_models(models),
+            host=host,
+            port=port,
+            capacity_bytes=None if capacity_mb is None else capacity_mb * MIB,
+            model_limit=max_active_backends or None,
+            watchdog_idle_s=watchdog_idle_timeout or None,
+            exact_load_times=exact_load_times,
+            api_keys=tuple(api_key or ()),
+            event_log=event_log,
+            faults=() if faults is None else read_list(faults),
+        )
+        configure_logging("emulator")
+        clock = ScaledClock.from_environment(os.environ)
+        listener = bind(host, port)
+    except Invalid as error:
+        typer.echo(f"emulator: {error}", err=True)
+        raise typer.Exit(EXIT_INVALID) from None
+    bound = listener.getsockname()
+    typer.echo(json.dumps({"url": f"http://{bound[0]}:{bound[1]}"}))
+    sys.stdout.flush()
+    run(build(options, clock), listener)
+
+
+def main() -> None:
+    """Entry point of ``python -m emulator``."""
+    typer.run(emulate)
+
+
+if __name__ == "__main__":
+    main()

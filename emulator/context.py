@@ -1,0 +1,131 @@
+"""What every path of the emulator works with."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from contracts.ports import Clock
+from emulator.catalog import Catalog
+from emulator.events import EventLog
+from emulator.fault_script import FaultScript
+from emulator.faults import FaultBoard
+from emulator.http import Reply, Request
+from emulator.instance import Instance
+from emulator.options import EmulatorOptions
+from emulator.work import MAX_CHUNKS_OF_REPLAY, Work, timing
+
+SERVICE_HEADER = "x-emulator-service-s"
+MAX_TOKENS = 100_000
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens and requests of one model, for ``/metrics`` and ``/api/usage``."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Emulator:
+    """One emulated server and everything it holds."""
+
+    options: EmulatorOptions
+    clock: Clock
+    catalog: Catalog
+    instance: Instance
+    events: EventLog
+    faults: FaultBoard
+    script: FaultScript
+    settings: dict[str, Any] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+
+    def created(self) -> int:
+        """The second that answers are stamped with."""
+        return int(self.clock.now_s())
+
+    def count(self, work: Work) -> None:
+        """A request was answered."""
+        usage = self.usage.setdefault(work.served, Usage())
+        usage.requests += 1
+        usage.prompt_tokens += work.prompt_tokens
+        usage.completion_tokens += work.tokens
+
+    def work(
+        self,
+        request: Request,
+        name: str,
+        *,
+        max_tokens: object = None,
+        prompt_tokens: int = 0,
+        share: int = 1,
+    ) -> Work:
+        """What a request for the model of that name costs.
+
+        ``share`` is how many such pieces of work the request consists of.
+        """
+        served = self.catalog.resolve(name)
+        model = self.catalog.model(served)
+        service_s = _service_s(request)
+        if service_s is not None:
+            service_s /= share
+        limited = (
+            isinstance(max_tokens, int) and not isinstance(max_tokens, bool) and max_tokens > 0
+        )
+        if limited and isinstance(max_tokens, int):
+            tokens = min(max_tokens, MAX_TOKENS)
+        else:
+            tokens = 1 if model is None else model.answer_tokens
+            if service_s is not None:
+                tokens = min(tokens, MAX_CHUNKS_OF_REPLAY)
+        slow = self.faults.peek("answer_slow", served)
+        first_s, step_s, total_s = timing(
+            model,
+            tokens=tokens,
+            service_s=service_s,
+            extra_s=0.0 if slow is None else slow.extra_s,
+        )
+        return Work(
+            model=model,
+            served=served,
+            asked=name,
+            request_id=request.headers.get("x-request-id") or str(uuid.uuid4()),
+            tokens=tokens,
+            prompt_tokens=prompt_tokens,
+            limited=limited,
+            first_s=first_s,
+            step_s=step_s,
+            total_s=total_s,
+            crash=self.faults.take("backend_crash", served),
+            error=self.faults.take("answer_error", served),
+            disconnect=self.faults.take("disconnect", served),
+        )
+
+
+Handler = Callable[[Emulator, Request, Reply], Awaitable[None]]
+
+
+def _service_s(request: Request) -> float | None:
+    text = request.headers.get(SERVICE_HEADER)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0.0 <= value < 1e6 else None
+
+
+def words(value: object) -> int:
+    """Tokens of a prompt: the words of all texts in it."""
+    if isinstance(value, str):
+        return len(value.split())
+    if isinstance(value, list):
+        return sum(words(item) for item in value)
+    if isinstance(value, Mapping):
+        return words(value.get("content", value.get("text", "")))
+    return 0

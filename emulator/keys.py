@@ -1,0 +1,45 @@
+"""Who may ask: LocalAI's keys, and its guard against other sites' pages."""
+
+from __future__ import annotations
+
+import hmac
+
+from emulator.http import Request
+
+EXEMPT = frozenset(
+    {
+        "/", "/healthz", "/readyz", "/favicon.svg", "/app", "/swagger/index.html",
+        "/.well-known/localai.json", "/api/instructions", "/api/branding", "/api/auth/status",
+    }
+)  # fmt: skip
+"""Paths that ask for no key. ``/version``, CORS preflight and images do ask for one."""
+
+
+def is_allowed(request: Request, keys: tuple[str, ...]) -> bool:
+    """Whether the request has one of the keys, or needs none."""
+    if not keys or request.path in EXEMPT or request.path.startswith("/emulator/"):
+        return True
+    offered = _offered(request)
+    return any(hmac.compare_digest(offered.encode(), key.encode()) for key in keys)
+
+
+def is_foreign_page(request: Request) -> bool:
+    """A browser sends it for another site's page, without any key."""
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        return False
+    cross = request.headers.get("sec-fetch-site") == "cross-site"
+    return cross and not _offered(request)
+
+
+def _offered(request: Request) -> str:
+    authorization = request.headers.get("authorization", "")
+    if authorization:
+        return authorization.removeprefix("Bearer ")
+    for name in ("x-api-key", "xi-api-key"):
+        if request.headers.get(name):
+            return request.headers[name]
+    for pair in request.headers.get("cookie", "").split(";"):
+        name, _, value = pair.strip().partition("=")
+        if name == "token":
+            return value
+    return ""

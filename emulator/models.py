@@ -1,0 +1,211 @@
+"""The models of an emulated LocalAI, as a YAML or JSON file describes them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from contracts.errors import Invalid
+from simulator.cluster import ModelSpec
+
+MIB = 1024**2
+
+USECASES: dict[str, tuple[str, ...]] = {
+    "chat": ("chat", "completion", "edit"),
+    "embedding": ("embeddings",),
+    "speech": ("tts",),
+    "transcription": ("transcript",),
+    "image": ("image",),
+    "rerank": ("rerank",),
+    "vad": ("vad",),
+}
+"""What each kind of model may be asked for, in LocalAI's words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulatedModel:
+    """One model: what it costs, how fast it answers.
+
+    Attributes
+    ----------
+    kind : str
+        One of ``USECASES``.
+    footprint_mb : int
+        Memory while it is loading or loaded, in MiB.
+    load_s : float
+        Time for its weights; LocalAI's start of the process (2 s) comes on top unless load
+        times are exact.
+    parallel : int
+        Requests that its backend serves at once.
+    tokens_per_s, first_token_s, answer_tokens :
+        Speed, delay of the first token, and length of an answer without ``max_tokens``.
+    aliases : tuple of str
+        Other names that lead to it.
+    weights : bool
+        Whether LocalAI has files to estimate its memory by.
+    extra : mapping
+        Unknown keys, such as ``scheduling_profile``; they stand in the model's own YAML.
+    """
+
+    name: str
+    kind: str = "chat"
+    footprint_mb: int = 1000
+    load_s: float = 2.0
+    parallel: int = 4
+    tokens_per_s: float = 50.0
+    first_token_s: float = 0.1
+    answer_tokens: int = 32
+    context_size: int = 4096
+    aliases: tuple[str, ...] = ()
+    pinned: bool = False
+    disabled: bool = False
+    weights: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def usecases(self) -> tuple[str, ...]:
+        """What it may be asked for, in LocalAI's words."""
+        return USECASES[self.kind]
+
+    @property
+    def footprint_bytes(self) -> int:
+        """Memory while it is loading or loaded."""
+        return self.footprint_mb * MIB
+
+    def spec(self) -> ModelSpec:
+        """Its costs, for the cluster."""
+        return ModelSpec(
+            name=self.name,
+            footprint_bytes=self.footprint_bytes,
+            load_s=self.load_s,
+            parallel=self.parallel,
+        )
+
+    def to_yaml(self) -> str:
+        """Its configuration as it lies in LocalAI's folder."""
+        config: dict[str, Any] = {
+            "backend": "emulated",
+            "context_size": self.context_size,
+            "emulator": {name: getattr(self, name) for name in _EMULATED if name != "kind"},
+            "known_usecases": [f"FLAG_{usecase.upper()}" for usecase in self.usecases],
+            "name": self.name,
+            "parameters": {"model": f"{self.name}.gguf" if self.weights else self.name},
+        }
+        if self.pinned:
+            config["pinned"] = True
+        if self.disabled:
+            config["disabled"] = True
+        return dump_yaml({**config, **self.extra})
+
+
+_EMULATED = (
+    "kind", "footprint_mb", "load_s", "parallel", "tokens_per_s", "first_token_s", "answer_tokens",
+)  # fmt: skip
+
+_FIELDS = {item.name: item for item in fields(EmulatedModel)}
+_MINIMUM = {"footprint_mb": 0, "load_s": 0, "first_token_s": 0, "parallel": 1, "answer_tokens": 1}
+
+
+def read_models(path: Path) -> tuple[EmulatedModel, ...]:
+    """The models of a file: ``{models: [{name: …}, …]}``, a list, or a mapping by name.
+
+    Raises
+    ------
+    Invalid
+        When the file cannot be read or says something that makes no sense.
+    """
+    try:
+        document = load_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, YAMLError, UnicodeDecodeError) as error:
+        raise Invalid(f"models file {path}: {error}") from error
+    return parse_models(document, where=str(path))
+
+
+def read_list(path: Path) -> tuple[dict[str, object], ...]:
+    """The objects of a file that holds a list of them; Invalid when it does not."""
+    try:
+        document = load_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, YAMLError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path}: {error}") from error
+    if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
+        raise Invalid(f"{path}: expected a list of objects")
+    return tuple(document)
+
+
+def parse_models(document: object, *, where: str = "models") -> tuple[EmulatedModel, ...]:
+    """The models of a document that was read; Invalid when it makes no sense."""
+    listed = document.get("models", document) if isinstance(document, Mapping) else document
+    if isinstance(listed, Mapping):
+        listed = [{"name": name, **(entry or {})} for name, entry in listed.items()]
+    if not isinstance(listed, list) or not listed:
+        raise Invalid(f"{where}: expected a list of models, or a mapping by name")
+    models = tuple(parse_model(entry, where=where) for entry in listed)
+    names = [name for model in models for name in (model.name, *model.aliases)]
+    doubled = {name for name in names if names.count(name) > 1}
+    if doubled:
+        raise Invalid(f"{where}: {', '.join(sorted(doubled))}: each name and alias may stand once")
+    return models
+
+
+def parse_model(entry: object, *, where: str = "model") -> EmulatedModel:
+    """One model; Invalid when a value has the wrong type or size. Unknown keys are kept."""
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        raise Invalid(f"{where}: each model needs a name")
+    name = str(entry["name"])
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for key, value in entry.items():
+        spelled = str(key).replace("-", "_")
+        if spelled in _FIELDS and spelled != "extra":
+            known[spelled] = _checked(spelled, value, where=f"{where}: model {name}")
+        else:
+            extra[str(key)] = value
+    if known.get("kind", "chat") not in USECASES:
+        raise Invalid(
+            f'{where}: model {name}: kind = "{known["kind"]}": must be one of {", ".join(USECASES)}'
+        )
+    return EmulatedModel(**known, extra=extra)
+
+
+def load_yaml(text: str) -> Any:
+    """Plain values of a YAML (or JSON) text; YAMLError when it is none."""
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def dump_yaml(value: Mapping[str, Any]) -> str:
+    """A mapping as YAML text."""
+    buffer = io.StringIO()
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = False
+    writer.dump(dict(value), buffer)
+    return buffer.getvalue()
+
+
+def _checked(key: str, value: object, *, where: str) -> object:
+    if key == "aliases":
+        if isinstance(value, str):
+            return (value,)
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        raise Invalid(f"{where}: aliases: must be a list of names")
+    default = _FIELDS[key].default
+    if default is MISSING or isinstance(default, str):
+        wanted: tuple[type, ...] = (str,)
+    elif isinstance(default, bool):
+        wanted = (bool,)
+    else:
+        wanted = (int, float) if isinstance(default, float) else (int,)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+        raise Invalid(f"{where}: {key} = {value!r}: must be {wanted[0].__name__}")
+    least = _MINIMUM.get(key)
+    if least is not None and isinstance(value, int | float) and value < least:
+        raise Invalid(f"{where}: {key} = {value!r}: must be at least {least}")
+    if key == "tokens_per_s" and isinstance(value, int | float) and value <= 0:
+        raise Invalid(f"{where}: {key} = {value!r}: must be above 0")
+    return value

@@ -1,0 +1,42 @@
+"""What an emulator is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from emulator.models import MIB, EmulatedModel
+
+__all__ = ["MIB", "EmulatorOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulatorOptions:
+    """Everything that ``headstart emulate`` can be asked for.
+
+    Attributes
+    ----------
+    capacity_bytes : int or None
+        GPU memory of the emulated machine; None: loads always find room.
+    model_limit : int or None
+        LocalAI's ``--max-active-backends``.
+    watchdog_idle_s : float or None
+        LocalAI's ``--watchdog-idle-timeout``.
+    exact_load_times : bool
+        A load takes exactly the model's ``load_s``, without LocalAI's 2 s steps.
+    event_log : Path or None
+        Every event as a line of JSON, besides the bounded list in memory.
+    faults : tuple
+        Faults to arm at the start, as ``POST /emulator/faults`` takes them.
+    """
+
+    models: tuple[EmulatedModel, ...]
+    host: str = "127.0.0.1"
+    port: int = 8081
+    capacity_bytes: int | None = None
+    model_limit: int | None = None
+    watchdog_idle_s: float | None = None
+    exact_load_times: bool = False
+    api_keys: tuple[str, ...] = field(default=(), repr=False)
+    event_log: Path | None = None
+    faults: tuple[dict[str, object], ...] = ()

@@ -1,0 +1,94 @@
+"""Which model a request is for, found in LocalAI's own order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from email.message import Message
+from typing import Any
+
+from emulator.context import Emulator
+from emulator.errors import send_echo_error, send_error
+from emulator.http import Reply, Request, read_json
+
+
+async def read_inference_body(request: Request, reply: Reply) -> Mapping[str, Any] | None:
+    """The JSON object of an inference request; None after an error was sent."""
+    if request.content_type != "application/json":
+        await send_echo_error(
+            reply, 400, "failed parsing request body: code=415, message=Unsupported Media Type"
+        )
+        return None
+    body = read_json(request.body)
+    if body is None:
+        await send_echo_error(
+            reply,
+            400,
+            "failed parsing request body: code=400, message=unexpected EOF, "
+            "internal=unexpected EOF",
+        )
+    return body
+
+
+async def resolve_model(
+    app: Emulator,
+    request: Request,
+    reply: Reply,
+    named: object,
+    *,
+    usecase: str,
+    in_path: str = "",
+) -> str | None:
+    """The name that the request is for; None after an error was sent.
+
+    It is looked for in the body (``named``), the path, the query, the bearer token; without
+    any, the first model of the use case is taken.
+    """
+    name = named if isinstance(named, str) else ""
+    name = name or in_path or request.query.get("model", "") or _bearer_model(app, request)
+    if not name:
+        first = app.catalog.first(usecase)
+        if first is None:
+            await send_error(reply, 500, "could not load model: no model given")
+            return None
+        return first.name
+    if "/" not in name and name not in app.catalog:
+        message = f'model "{name}" not found. To see available models, call GET /v1/models'
+        await send_error(reply, 404, message, "invalid_request_error")
+        return None
+    model = app.catalog.model(app.catalog.resolve(name))
+    if model is not None and model.disabled:
+        message = (
+            f'model "{model.name}" is disabled and cannot be loaded. '
+            "Enable it via the System page or API to use it."
+        )
+        await send_error(reply, 403, message, "model_disabled")
+        return None
+    return name
+
+
+def read_form(request: Request) -> dict[str, bytes]:
+    """Fields of a multipart form by name, files included; the last one of a name wins."""
+    header = Message()
+    header["content-type"] = request.headers.get("content-type", "")
+    boundary = header.get_param("boundary")
+    if not isinstance(boundary, str):
+        return {}
+    fields: dict[str, bytes] = {}
+    for part in request.body.split(b"--" + boundary.encode("latin-1"))[1:]:
+        head, found, content = part.partition(b"\r\n\r\n")
+        if not found:
+            continue
+        disposition = Message()
+        for line in head.decode("latin-1").split("\r\n"):
+            key, _, value = line.partition(":")
+            if key.strip().lower() == "content-disposition":
+                disposition["content-disposition"] = value.strip()
+        name = disposition.get_param("name", header="content-disposition")
+        if isinstance(name, str):
+            fields[name] = content.removesuffix(b"\r\n")
+    return fields
+
+
+def _bearer_model(app: Emulator, request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token if scheme == "Bearer" and token in app.catalog else ""

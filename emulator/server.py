@@ -1,0 +1,121 @@
+"""The emulator as a process: builds it from options and serves it until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+import uvicorn
+import uvloop
+
+from contracts.errors import Invalid
+from contracts.ports import Clock
+from emulator.app import EmulatorApp
+from emulator.catalog import Catalog
+from emulator.context import Emulator
+from emulator.events import EventLog
+from emulator.fault_script import FaultScript
+from emulator.faults import FaultBoard, parse_fault
+from emulator.instance import Instance
+from emulator.options import EmulatorOptions
+from simulator.cluster import Cluster
+from simulator.localai import LocalAi
+from simulator.localai_state import LocalAiConfig
+
+GRACE_S = 5
+BACKLOG = 2048
+
+log = structlog.get_logger(__name__)
+
+
+def build(options: EmulatorOptions, clock: Clock) -> Emulator:
+    """Everything but the network."""
+    cluster: Cluster[int] = Cluster(
+        (model.spec() for model in options.models), capacity_bytes=options.capacity_bytes
+    )
+    config = LocalAiConfig(model_limit=options.model_limit, watchdog_idle_s=options.watchdog_idle_s)
+    machine = LocalAi(cluster, config.exact() if options.exact_load_times else config)
+    for model in options.models:
+        machine.set_pinned(model.name, pinned=model.pinned)
+    events = EventLog(options.event_log)
+    instance = Instance(machine, clock, events)
+    board = FaultBoard(machine)
+    return Emulator(
+        options=options,
+        clock=clock,
+        catalog=Catalog(options.models),
+        instance=instance,
+        events=events,
+        faults=board,
+        script=FaultScript(board, instance, clock),
+    )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; Invalid with one clear line when the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise Invalid(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    listener.listen(BACKLOG)
+    listener.setblocking(False)  # noqa: FBT003 - the library's signature
+    return listener
+
+
+@asynccontextmanager
+async def running(emulator: Emulator) -> AsyncIterator[None]:
+    """The machine's own steps happen, and the faults of the options are armed."""
+    task = asyncio.get_running_loop().create_task(emulator.instance.run())
+    try:
+        for fault in emulator.options.faults:
+            emulator.script.add(parse_fault(fault))
+        yield
+    finally:
+        emulator.script.clear()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        emulator.events.close()
+
+
+def run(emulator: Emulator, listener: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT, on a loop of its own."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(emulator, listener))
+
+
+async def serve(emulator: Emulator, listener: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    server = uvicorn.Server(_config(emulator))
+    host, port = listener.getsockname()[:2]
+    log.info(
+        "emulator.started",
+        url=f"http://{host}:{port}",
+        models=len(emulator.options.models),
+        time_scale=emulator.clock.scale,
+    )
+    async with running(emulator):
+        await server.serve(sockets=[listener])
+    log.info("emulator.stopped")
+
+
+def _config(emulator: Emulator) -> uvicorn.Config:
+    # A hung-up connection is a fault that was asked for, not an error to report.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    return uvicorn.Config(
+        EmulatorApp(emulator),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_keep_alive=300,
+        timeout_graceful_shutdown=GRACE_S,
+        backlog=BACKLOG,
+    )
