@@ -7,11 +7,11 @@ behaviour. ``fault`` set on any of them makes every call raise it, as an outage 
 from __future__ import annotations
 
 from simulator.clock import VirtualClock
+from simulator.memory_jobs import MemoryJobQueue, MemoryJobResults, MemoryTrimmable
 from simulator.memory_model_server import MemoryModelServer, ServerCall
 from simulator.memory_stores import (
     MemoryControlStore,
     MemoryForecastStore,
-    MemoryJobQueue,
     MemoryLease,
     MemoryLoadLock,
     MemoryProbe,
@@ -25,12 +25,14 @@ __all__ = [
     "MemoryEventLog",
     "MemoryForecastStore",
     "MemoryJobQueue",
+    "MemoryJobResults",
     "MemoryLease",
     "MemoryLoadLock",
     "MemoryMailbox",
     "MemoryModelServer",
     "MemoryProbe",
     "MemorySnapshotStore",
+    "MemoryTrimmable",
     "ServerCall",
     "VirtualClock",
 ]

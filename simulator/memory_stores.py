@@ -173,47 +173,6 @@ class MemoryLoadLock(Faulty):
             del self._holders[model]
 
 
-class MemoryJobQueue(Faulty):
-    """``JobQueue`` in memory: jobs stay queued until a test moves them on."""
-
-    def __init__(self) -> None:
-        self._jobs: dict[str, dict[str, object]] = {}
-
-    def enqueue(self, queue: str, kind: str, payload: Mapping[str, object], job_id: str) -> bool:
-        self._check()
-        if job_id in self._jobs:
-            return False
-        self._jobs[job_id] = {
-            "job_id": job_id,
-            "queue": queue,
-            "kind": kind,
-            "payload": dict(payload),
-            "state": "queued",
-            "result": None,
-            "error": None,
-        }
-        return True
-
-    def move(
-        self, job_id: str, state: str, *, result: object = None, error: str | None = None
-    ) -> None:
-        """Put a job into another state, as a worker would."""
-        self._jobs[job_id] |= {"state": state, "result": result, "error": error}
-
-    def counts(self) -> Mapping[str, Mapping[str, int]]:
-        self._check()
-        counts: dict[str, dict[str, int]] = {}
-        for job in self._jobs.values():
-            states = counts.setdefault(str(job["queue"]), {})
-            states[str(job["state"])] = states.get(str(job["state"]), 0) + 1
-        return counts
-
-    def status(self, job_id: str) -> Mapping[str, object] | None:
-        self._check()
-        job = self._jobs.get(job_id)
-        return None if job is None else dict(job)
-
-
 class MemoryProbe:
     """``Probe`` that gives scripted readings in turn, and the last one again and again."""
 

@@ -1,0 +1,101 @@
+"""Background jobs in memory: the queue, the results, and a log that can be trimmed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from contracts.config import JobQueueConfig
+from contracts.errors import Transient
+from contracts.jobs import JobState, check_job
+from simulator.memory_streams import Faulty
+
+
+class MemoryJobQueue(Faulty):
+    """``JobQueue`` in memory: jobs stay queued until a test moves them on.
+
+    ``queues`` None: any queue is taken, without bounds.
+    """
+
+    def __init__(self, queues: Mapping[str, JobQueueConfig] | None = None) -> None:
+        self._queues = queues
+        self._jobs: dict[str, dict[str, object]] = {}
+
+    def enqueue(self, queue: str, kind: str, payload: Mapping[str, object], job_id: str) -> bool:
+        """Whether it was new."""
+        self._check()
+        if self._queues is not None:
+            capacity = check_job(self._queues, queue, kind, payload, job_id).capacity
+            if self.counts()[queue][JobState.QUEUED] >= capacity:
+                raise Transient(f"queue {queue} is full: {capacity} jobs wait")
+        if job_id in self._jobs:
+            return False
+        self._jobs[job_id] = {
+            "job_id": job_id,
+            "queue": queue,
+            "kind": kind,
+            "payload": json.loads(json.dumps(payload)),
+            "state": JobState.QUEUED.value,
+            "result": None,
+            "error": None,
+        }
+        return True
+
+    def move(
+        self, job_id: str, state: str, *, result: object = None, error: str | None = None
+    ) -> None:
+        """Put a job into another state, as a worker would."""
+        self._jobs[job_id] |= {"state": state, "result": result, "error": error}
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Jobs by queue and state."""
+        self._check()
+        counts: dict[str, dict[str, int]] = {
+            name: {state.value: 0 for state in JobState} for name in self._queues or ()
+        }
+        for job in self._jobs.values():
+            states = counts.setdefault(str(job["queue"]), {})
+            states[str(job["state"])] = states.get(str(job["state"]), 0) + 1
+        return counts
+
+    def status(self, job_id: str) -> Mapping[str, object] | None:
+        """What is known of one job."""
+        self._check()
+        job = self._jobs.get(job_id)
+        return None if job is None else dict(job)
+
+
+class MemoryJobResults(Faulty):
+    """``JobResults`` in memory."""
+
+    def __init__(self) -> None:
+        self._results: dict[str, str] = {}
+
+    async def get(self, job_id: str) -> Mapping[str, object] | None:
+        """The job's result."""
+        self._check()
+        stored = self._results.get(job_id)
+        return None if stored is None else json.loads(stored)
+
+    async def commit(self, job_id: str, result: Mapping[str, object]) -> bool:
+        """Whether this is the job's result now."""
+        self._check()
+        if job_id in self._results:
+            return False
+        self._results[job_id] = json.dumps(result, allow_nan=False)
+        return True
+
+
+class MemoryTrimmable(Faulty):
+    """``Trimmable`` over the given ages, oldest first."""
+
+    def __init__(self, ages_s: tuple[float, ...] = ()) -> None:
+        self.ages_s = list(ages_s)
+
+    async def trim(self, *, max_age_s: float, max_entries: int) -> int:
+        """Remove what is too old or too much."""
+        self._check()
+        before = len(self.ages_s)
+        kept = [age_s for age_s in self.ages_s if age_s <= max_age_s]
+        self.ages_s = kept[max(0, len(kept) - max_entries) :]
+        return before - len(self.ages_s)
