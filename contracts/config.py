@@ -30,6 +30,7 @@ class ModelProfile:
     priority: PriorityClass | None = None
     preload: bool = False
     preferred_backend: str | None = None
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
