@@ -6,69 +6,192 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adapters.clock import read_scale
-from contracts.config import (
-    ControlConfig,
-    ControllerConfig,
-    GatewayConfig,
-    NodeConfig,
-    PredictorConfig,
+from adapters.clock import ENVIRONMENT_VARIABLE, read_anchor, read_scale
+from adapters.settings_configs import (
+    control_config,
+    controller_config,
+    gateway_config,
+    predictor_config,
 )
+from adapters.settings_environment import CONFIG_VARIABLE, read_environment
+from adapters.settings_merge import merge
+from adapters.settings_notices import notices_of
+from adapters.settings_problems import Problems
+from adapters.settings_schema import Document
+from adapters.settings_source import Source, read_file, read_yaml
+from adapters.settings_validation import validate
+from contracts.config import ControlConfig, ControllerConfig, GatewayConfig, PredictorConfig
 from contracts.errors import Invalid
-from contracts.ids import NodeId
+
+FILE_NAME = "headstart.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that was configured, with the environment over the file over the defaults."""
+    """What was configured, with the environment over the file over the defaults.
 
-    nodes: tuple[NodeConfig, ...] = ()
-    gateway_port: int = 8080
-    control_port: int = 8090
-    admin_key: str | None = field(default=None, repr=False)
-    redis_url: str | None = field(default=None, repr=False)
-    data_dir: Path = Path()
-    time_scale: float = 1.0
-    active_by_default: bool = False
-    log_level: str = "info"
-    notices: tuple[str, ...] = ()
+    Attributes
+    ----------
+    document : Document
+        The checked keys of the file, under their own names.
+    source : Source
+        What was said and where; what is not in it is a default.
+    file : Path or None
+        The file that was read; None: there is none.
+    data_dir : Path
+        Where state is kept. Not made here.
+    time_scale : float
+        Seconds of our clock in one real second; 1 but in development.
+    environment : str
+        ``HEADSTART_ENV``; empty where it is not set.
+    notices : tuple of str
+        One line for each key that is set and has no effect yet, and for what else to know.
+    """
+
+    document: Document
+    source: Source = field(repr=False)
+    file: Path | None
+    data_dir: Path
+    time_scale: float
+    environment: str
+    notices: tuple[str, ...]
+
+    @property
+    def redis_url(self) -> str | None:
+        """Address of the Redis-compatible server; may hold a password. None: an embedded one."""
+        url = self.document.redis.url
+        return None if url is None else url.get_secret_value()
+
+    @property
+    def admin_key(self) -> str | None:
+        """Key for changes through the control API; None: none is set."""
+        key = self.document.control.admin_key
+        return None if key is None else key.get_secret_value()
+
+    @property
+    def active_by_default(self) -> bool:
+        """Whether decisions are carried out where nobody has set a mode through the API."""
+        return self.document.scheduler.mode != "observe"
+
+    @property
+    def log_level(self) -> str:
+        """For ``configure_logging``."""
+        return self.document.logging.level
+
+    @property
+    def log_json(self) -> bool | None:
+        """For ``configure_logging``; None: by whether a terminal listens."""
+        form = self.document.logging.format
+        return None if form == "auto" else form == "json"
 
     def gateway_config(self) -> GatewayConfig:
         """What the gateway is told."""
-        return GatewayConfig(port=self.gateway_port, nodes=self.nodes)
+        return gateway_config(self.document)
 
     def control_config(self) -> ControlConfig:
         """What the control API is told."""
-        return ControlConfig(port=self.control_port, admin_key=self.admin_key)
+        return control_config(self.document)
 
     def controller_config(self) -> ControllerConfig:
         """What the controller is told."""
-        return ControllerConfig(nodes=self.nodes, active_by_default=self.active_by_default)
+        return controller_config(self.document)
 
     def predictor_config(self) -> PredictorConfig:
         """What the predictor is told."""
-        return PredictorConfig()
+        return predictor_config(self.document)
 
 
 def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Settings:
-    """Read the configuration; raises Invalid with every error found."""
-    url = environ.get("HEADSTART_LOCALAI_URL") or "http://127.0.0.1:8081"
-    home = environ.get("HOME") or "."
-    data_dir = environ.get("HEADSTART_DATA_DIR") or str(Path(home) / ".local/share/headstart")
+    """Read and check the configuration.
+
+    Parameters
+    ----------
+    environ : mapping
+        Environment variables. An empty one counts as not set.
+    path : Path, optional
+        The file. Default: ``HEADSTART_CONFIG``, else the first that exists of
+        ``./headstart.yaml``, ``~/.config/headstart/headstart.yaml`` and
+        ``/etc/headstart/headstart.yaml``, else none.
+
+    Raises
+    ------
+    Invalid
+        With one line for each thing that is wrong (at most 20): where it was said, the key,
+        its value (secrets as ``***``) and what is allowed.
+    """
+    problems = Problems()
+    environment = read_environment(environ, problems)
+    time_scale = _time_scale(environ, problems)
+    file = find_file(environ, path)
+    source = _read(file, problems)
+    notices: list[str] = []
+    merged = merge(source, environment, problems, notices)
+    document = validate(merged, problems)
+    problems.raise_if_any()
+    assert document is not None
+    notices += notices_of(document, merged, environment)
+    if file is not None and not source.values:
+        notices.append(f"{file}: sets nothing, so all defaults hold")
     return Settings(
-        nodes=(NodeConfig(node=NodeId("localai"), url=url.rstrip("/")),),
-        gateway_port=_port(environ, "HEADSTART_GATEWAY_PORT", 8080),
-        control_port=_port(environ, "HEADSTART_CONTROL_PORT", 8090),
-        admin_key=environ.get("HEADSTART_ADMIN_KEY") or None,
-        redis_url=environ.get("HEADSTART_REDIS_URL") or environ.get("REDIS_URL") or None,
-        data_dir=Path(data_dir),
-        time_scale=read_scale(environ),
-        active_by_default=environ.get("HEADSTART_SCHEDULER__MODE") == "active",
+        document=document,
+        source=merged,
+        file=file,
+        data_dir=_data_dir(document, merged, environ, file),
+        time_scale=time_scale,
+        environment=environ.get(ENVIRONMENT_VARIABLE, "").strip(),
+        notices=tuple(notices),
     )
 
 
-def _port(environ: Mapping[str, str], name: str, default: int) -> int:
-    text = environ.get(name, "")
-    if text and not (text.isdecimal() and 1 <= int(text) <= 65535):
-        raise Invalid(f'{name} = "{text}": must be a port, 1 to 65535')
-    return int(text) if text else default
+def find_file(environ: Mapping[str, str], path: Path | None = None) -> Path | None:
+    """The configuration file that ``load_settings`` reads; None: there is none."""
+    if path is not None:
+        return path
+    named = environ.get(CONFIG_VARIABLE, "").strip()
+    if named:
+        return Path(named)
+    home = environ.get("HOME", "").strip()
+    own = environ.get("XDG_CONFIG_HOME", "").strip() or (f"{home}/.config" if home else "")
+    folders = [Path(), *([Path(own) / "headstart"] if own else []), Path("/etc/headstart")]
+    return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
+
+
+def _read(file: Path | None, problems: Problems) -> Source:
+    if file is None:
+        return Source()
+    try:
+        return read_yaml(read_file(file), str(file), problems)
+    except Invalid as error:
+        problems.add_all(error)
+        return Source()
+
+
+def _time_scale(environ: Mapping[str, str], problems: Problems) -> float:
+    scale = 1.0
+    try:
+        scale = read_scale(environ)
+        read_anchor(environ)
+    except Invalid as error:
+        problems.add_all(error)
+    return scale
+
+
+def _data_dir(
+    document: Document, source: Source, environ: Mapping[str, str], file: Path | None
+) -> Path:
+    text = document.data_dir
+    if text is None:
+        return _home(environ) / ".local/share/headstart"
+    if text == "~" or text.startswith("~/"):
+        return _home(environ) / text[2:]
+    said_in_file = file is not None and source.origins["data_dir",].startswith(f"{file}:")
+    base = file.absolute().parent if file is not None and said_in_file else Path.cwd()
+    return base / text
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    home = environ.get("HOME", "").strip()
+    try:
+        return Path(home) if home else Path.home()
+    except RuntimeError as error:
+        raise Invalid("data_dir: there is no home folder; set HEADSTART_DATA_DIR") from error

@@ -1,41 +1,95 @@
-"""The command line: ``headstart`` with one file per subcommand, loaded when it is called."""
+"""The command line: ``headstart``, one file per subcommand, imported when it is called."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from typing import Annotated
 
 import typer
 
 from contracts.errors import HeadstartError, Invalid
 
-COMMANDS = {
-    name: f"cli.{name}" for name in ("up", "emulate", "replay", "simulate", "demo", "config")
+INVALID_EXIT = 2
+FAILED_EXIT = 1
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "up": ("cli.up", "Start everything on this machine."),
+    "config": ("cli.config", "Check and show the configuration."),
+    "demo": ("cli.demo", "See forecasts at work, with an emulated LocalAI."),
+    "emulate": ("cli.emulate", "Run an emulated LocalAI."),
+    "replay": ("cli.replay", "Send a recorded trace through a whole stack."),
+    "simulate": ("cli.simulate", "Compare policies on a workload in virtual time."),
 }
+"""Subcommands: the module whose ``register(app)`` adds each, and what its line in help says."""
+
+_COMPLETION_VARIABLE = "_HEADSTART_COMPLETE"
 
 
 def main() -> None:
-    """Run the command line."""
-    app = typer.Typer(name="headstart", no_args_is_help=True, add_completion=False)
-    app.callback()(_root)
-    chosen = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
-    wanted = [chosen] if chosen in COMMANDS else list(COMMANDS)
-    for name in wanted:
-        if find_spec(COMMANDS[name]) is not None:
-            import_module(COMMANDS[name]).register(app)
+    """Run the command line; an expected failure is one line on standard error."""
     try:
-        app()
-    except Invalid as error:
-        sys.stderr.write(f"headstart: {error}\n")
-        sys.exit(2)
+        build_app(sys.argv[1:])(prog_name="headstart")
     except HeadstartError as error:
-        sys.stderr.write(f"headstart: {error}\n")
-        sys.exit(1)
+        for line in str(error).splitlines():
+            sys.stderr.write(f"headstart: {line}\n")
+        sys.exit(INVALID_EXIT if isinstance(error, Invalid) else FAILED_EXIT)
 
 
-def _root() -> None:
+def build_app(arguments: Sequence[str]) -> typer.Typer:
+    """The application for these arguments.
+
+    Only the module of the chosen subcommand is imported; the others are there by name and
+    help alone. A subcommand whose module is not installed is left out.
+    """
+    app = typer.Typer(name="headstart", no_args_is_help=True, pretty_exceptions_enable=False)
+    app.callback()(_root)
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    completing = _COMPLETION_VARIABLE in os.environ
+    for name, (module, summary) in COMMANDS.items():
+        if find_spec(module) is None:
+            continue
+        if name == chosen or completing:
+            import_module(module).register(app)
+        else:
+            app.command(name, help=summary)(_placeholder(name))
+    return app
+
+
+def installed_version() -> str:
+    """The version of the installed package."""
+    try:
+        return version("headstart")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"headstart {installed_version()}")
+        raise typer.Exit
+
+
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
     """Have each model loaded before it is asked for."""
+
+
+def _placeholder(name: str) -> Callable[[], None]:
+    def run() -> None:
+        raise Invalid(f"{name}: must be the first word after the options of headstart itself")
+
+    return run
 
 
 if __name__ == "__main__":

@@ -1,0 +1,179 @@
+"""Checked settings → the plain values that each process is told."""
+
+from __future__ import annotations
+
+from adapters.settings_schema import Document, Model
+from adapters.settings_types import MIB
+from contracts.config import (
+    ControlConfig,
+    ControllerConfig,
+    GatewayConfig,
+    ModelProfile,
+    NodeConfig,
+    PlannerConfig,
+    PredictorConfig,
+    QueueConfig,
+)
+from contracts.events import PriorityClass
+from contracts.ids import ModelId, NodeId
+
+ONLY_NODE = NodeId("localai")
+"""Name of the node where one ``localai.url`` is configured."""
+
+BATCH_PATIENCE = 4
+BACKGROUND_PATIENCE = 20
+"""How many times longer than realtime the other classes wait, unless their own time is set."""
+
+PRIORITIES = {
+    "high": PriorityClass.REALTIME,
+    "medium": PriorityClass.BATCH,
+    "low": PriorityClass.BACKGROUND,
+}
+
+
+def nodes(document: Document) -> tuple[NodeConfig, ...]:
+    """The LocalAI instances; exactly one of them is primary."""
+    localai = document.localai
+    if not localai.backends:
+        key = localai.api_key
+        return (
+            NodeConfig(
+                node=ONLY_NODE,
+                url=localai.url,
+                api_key=None if key is None else key.get_secret_value(),
+                accelerator=localai.accelerator,
+            ),
+        )
+    marked = [backend.name for backend in localai.backends if backend.primary]
+    primary = marked[0] if marked else localai.backends[0].name
+    return tuple(
+        NodeConfig(
+            node=NodeId(backend.name),
+            url=backend.url,
+            api_key=None if backend.api_key is None else backend.api_key.get_secret_value(),
+            accelerator=backend.accelerator,
+            primary=backend.name == primary,
+        )
+        for backend in localai.backends
+    )
+
+
+def gateway_config(document: Document) -> GatewayConfig:
+    """What the gateway is told."""
+    gateway, timeouts = document.gateway, document.gateway.timeouts
+    return GatewayConfig(
+        host=gateway.host,
+        port=gateway.port,
+        nodes=nodes(document),
+        keys=tuple(key.get_secret_value() for key in gateway.keys),
+        queue=queue_config(document),
+        max_body_bytes=gateway.max_body_mb * MIB,
+        spool_bytes=gateway.spool_mb * MIB,
+        keepalive_comments=gateway.keepalive_comments,
+        keepalive_s=gateway.keepalive_seconds,
+        expose_topology=gateway.expose_topology,
+        connect_timeout_s=timeouts.connect_seconds,
+        first_byte_timeout_s=timeouts.first_byte_seconds,
+        between_bytes_timeout_s=timeouts.between_bytes_seconds,
+        load_answer_timeout_s=timeouts.load_answer_seconds,
+        min_load_budget_s=timeouts.min_load_budget_seconds,
+        slots={ModelId(name): m.slots for name, m in document.models.items() if m.slots},
+        shutdown_grace_s=timeouts.shutdown_grace_seconds,
+    )
+
+
+def queue_config(document: Document) -> QueueConfig:
+    """Admission. ``timeout_seconds`` is realtime's; the others' times follow from it."""
+    queue = document.queue_config
+    batch_s, background_s = queue.batch_timeout_seconds, queue.background_timeout_seconds
+    realtime_s = queue.timeout_seconds
+    return QueueConfig(
+        capacity={
+            PriorityClass.REALTIME: queue.realtime_capacity,
+            PriorityClass.BATCH: queue.batch_capacity,
+            PriorityClass.BACKGROUND: queue.background_capacity,
+        },
+        timeout_s={
+            PriorityClass.REALTIME: realtime_s,
+            PriorityClass.BATCH: BATCH_PATIENCE * realtime_s if batch_s is None else batch_s,
+            PriorityClass.BACKGROUND: (
+                BACKGROUND_PATIENCE * realtime_s if background_s is None else background_s
+            ),
+        },
+    )
+
+
+def control_config(document: Document) -> ControlConfig:
+    """What the control API is told."""
+    control = document.control
+    key = control.admin_key
+    return ControlConfig(
+        host=control.host,
+        port=control.port,
+        admin_key=None if key is None else key.get_secret_value(),
+        open_reads=control.open_reads,
+    )
+
+
+def controller_config(document: Document) -> ControllerConfig:
+    """What the controller is told."""
+    scheduler = document.scheduler
+    poll_s = scheduler.poll_seconds
+    return ControllerConfig(
+        nodes=nodes(document),
+        profiles={ModelId(name): profile_of(name, m) for name, m in document.models.items()},
+        planner=planner_config(document),
+        active_by_default=scheduler.mode != "observe",
+        poll_s=document.resource_monitoring.interval_seconds if poll_s is None else poll_s,
+        lease_s=scheduler.lease_seconds,
+        load_timeout_s=scheduler.load_timeout_seconds,
+        drain_timeout_s=scheduler.drain_timeout_seconds,
+    )
+
+
+def planner_config(document: Document) -> PlannerConfig:
+    """What the planner is parametrised by."""
+    scheduler, optimization, memory = document.scheduler, document.optimization, document.memory
+    budget_mb = memory.gpu_budget_mb
+    prefetch_window_s = optimization.prefetch_window_minutes * 60
+    return PlannerConfig(
+        policy="headstart" if scheduler.mode == "resource-aware" else scheduler.policy,
+        window_s=scheduler.window_seconds,
+        parallel_loads=scheduler.parallel_loads,
+        prefetch=optimization.prefetch_enabled,
+        prefetch_horizon_s=min(scheduler.prefetch_horizon_seconds, prefetch_window_s),
+        prefetch_margin=scheduler.prefetch_margin,
+        prefetch_waste_target=scheduler.prefetch_waste_target,
+        min_residency_s=scheduler.min_residency_seconds,
+        idle_timeout_s=scheduler.idle_timeout_seconds,
+        default_target_s=scheduler.default_target_seconds,
+        reserve_ratio=memory.reserve_ratio,
+        budget_bytes=None if budget_mb is None else budget_mb * MIB,
+        tick_s=scheduler.tick_seconds,
+    )
+
+
+def predictor_config(document: Document) -> PredictorConfig:
+    """What the predictor is told."""
+    predictor = document.predictor
+    return PredictorConfig(
+        publish_s=predictor.publish_seconds,
+        expires_s=predictor.expires_seconds,
+        max_models=predictor.max_models,
+    )
+
+
+def profile_of(name: str, model: Model) -> ModelProfile:
+    """What an entry of ``models``, or a LocalAI model file, declares."""
+    profile = model.scheduling_profile
+    footprint_mb, latency_ms = profile.memory_footprint_mb, profile.max_acceptable_latency_ms
+    word = profile.priority_class
+    return ModelProfile(
+        model=ModelId(name),
+        footprint_bytes=None if footprint_mb is None else footprint_mb * MIB,
+        target_s=None if latency_ms is None else latency_ms / 1000,
+        priority=None if word is None else PRIORITIES.get(word) or PriorityClass(word),
+        preload=model.preload,
+        preferred_backend=profile.preferred_backend,
+        pinned=model.pinned,
+    )

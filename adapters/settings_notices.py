@@ -1,0 +1,58 @@
+"""What to know about a configuration that is right: keys without effect, and what is moot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from adapters.settings_environment import PRELOAD_VARIABLE, Environment
+from adapters.settings_keys import find_key
+from adapters.settings_problems import printable
+from adapters.settings_schema import Document
+from adapters.settings_source import Source
+from adapters.settings_validation import said
+
+MAX_NOTICES = 100
+
+
+def notices_of(document: Document, source: Source, environment: Environment) -> list[str]:
+    """One line for each key that was set and does nothing yet, with what holds in its place."""
+    lines = [
+        *environment.notices,
+        *_without_effect(source),
+        *_moot_policy(document),
+        *_moot_window(document, source),
+        *_moot_preload(document, environment),
+    ]
+    kept = [printable(line) for line in lines[:MAX_NOTICES]]
+    return [*kept, f"… and {len(lines) - MAX_NOTICES} more"] if len(lines) > MAX_NOTICES else kept
+
+
+def _without_effect(source: Source) -> Iterator[str]:
+    for place in source.origins:
+        key = find_key(place)
+        if key is not None and key.no_effect is not None and len(place) == len(key.path):
+            yield f"{said(place)} has no effect yet: {key.no_effect}"
+
+
+def _moot_policy(document: Document) -> Iterator[str]:
+    scheduler = document.scheduler
+    if scheduler.mode == "resource-aware" and scheduler.policy != "headstart":
+        yield (
+            f"scheduler.policy = {scheduler.policy} is not used: mode resource-aware is active "
+            "with the default policy; write mode: active"
+        )
+
+
+def _moot_window(document: Document, source: Source) -> Iterator[str]:
+    window_s = document.optimization.prefetch_window_minutes * 60
+    horizon_s = document.scheduler.prefetch_horizon_seconds
+    if ("optimization", "prefetch_window_minutes") in source.origins and window_s > horizon_s:
+        yield (
+            "optimization.prefetch_window_minutes is more than what is used: a prefetch aims "
+            f"{horizon_s:g} s ahead (scheduler.prefetch_horizon_seconds)"
+        )
+
+
+def _moot_preload(document: Document, environment: Environment) -> Iterator[str]:
+    if environment.preload is True and not any(m.preload for m in document.models.values()):
+        yield f"{PRELOAD_VARIABLE} = true loads nothing: no model has preload: true"

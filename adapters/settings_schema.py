@@ -1,0 +1,369 @@
+"""The keys of ``headstart.yaml``: one class per section, one line per key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from adapters.settings_services import Control, Gateway, LocalAI, Logging, Predictor, Redis
+from adapters.settings_types import (
+    Accelerator,
+    Caching,
+    Compression,
+    Cpu,
+    CpuMetric,
+    GpuMetric,
+    Memory,
+    Mode,
+    Number,
+    Policy,
+    Priority,
+    Section,
+    Strategy,
+    Text,
+    Whole,
+    setting,
+)
+
+_DAY_S = 86_400
+_YEAR_S = 366 * _DAY_S
+_MAX_WAITING = 10_000
+
+
+class Scheduler(Section):
+    """What the controller does with its decisions, and how it makes them."""
+
+    mode: Mode = setting(
+        "`observe` records decisions and orders nothing; `active` carries them out; "
+        "`resource-aware` is `active` with the default policy.",
+        default="observe",
+    )
+    policy: Policy = setting("How the models that stay loaded are chosen.", default="headstart")
+    window_seconds: Number = setting(
+        "A model is worth the probability of its use within this time; three or four load times.",
+        default=60.0,
+        gt=0,
+        le=_DAY_S,
+    )
+    parallel_loads: Whole = setting("Loads that may run at once.", default=2, ge=1, le=64)
+    prefetch_horizon_seconds: Number = setting(
+        "How far beyond its load time a prefetch may aim; beyond a minute nothing is gained.",
+        default=60.0,
+        gt=0,
+        le=_DAY_S,
+    )
+    prefetch_margin: Number = setting(
+        "How far a prefetch's gain must exceed the loss of what it evicts.",
+        default=1.5,
+        ge=1,
+        le=100,
+    )
+    prefetch_waste_target: Number = setting(
+        "Share of prefetches that may go unused before prefetching gets dearer.",
+        default=0.3,
+        gt=0,
+        lt=1,
+    )
+    min_residency_seconds: Number = setting(
+        "A loaded model is not evicted for a prefetch before this time.",
+        default=5.0,
+        ge=0,
+        le=_DAY_S,
+    )
+    idle_timeout_seconds: Number = setting(
+        "For policy `idle-timeout`: unload after this long without use.",
+        default=900.0,
+        gt=0,
+        le=_YEAR_S,
+    )
+    default_target_seconds: Number = setting(
+        "Latency target of models that have none of their own.", default=2.0, gt=0, le=3600
+    )
+    tick_seconds: Number = setting(
+        "Longest time between two runs of the planner.", default=1.0, ge=0.05, le=60
+    )
+    poll_seconds: Number | None = setting(
+        "Time between two looks at LocalAI. None: `resource_monitoring.interval_seconds`.",
+        default=None,
+        ge=0.5,
+        le=300,
+    )
+    lease_seconds: Number = setting(
+        "A second controller takes over after this long without the first.",
+        default=10.0,
+        ge=1,
+        le=300,
+    )
+    load_timeout_seconds: Number = setting(
+        "A load that takes longer has failed.", default=600.0, gt=0, le=_DAY_S
+    )
+    drain_timeout_seconds: Number = setting(
+        "How long gateways may take to stop using a model before its unload is given up.",
+        default=5.0,
+        gt=0,
+        le=600,
+    )
+
+
+class ResourceMonitoring(Section):
+    """Looking at the machine."""
+
+    interval_seconds: Number = setting("Time between two looks.", default=5.0, ge=0.5, le=300)
+    gpu_metrics: tuple[GpuMetric, ...] = setting(
+        "What is read of GPUs.",
+        default=("utilization", "memory.used", "temperature"),
+        no_effect="everything that the driver tells is read",
+    )
+    cpu_metrics: tuple[CpuMetric, ...] = setting(
+        "What is read of the host.",
+        default=("utilization", "load_average"),
+        no_effect="utilisation, load average and memory are read",
+    )
+    gpu_utilization_threshold: Number = setting(
+        "Above this share of GPU time, prefetch and batch are throttled.",
+        default=0.85,
+        gt=0,
+        le=1,
+        no_effect="scheduler.prefetch_waste_target holds prefetching back",
+    )
+    cpu_utilization_threshold: Number = setting(
+        "Above this share of CPU time, prefetch and batch are throttled.",
+        default=0.75,
+        gt=0,
+        le=1,
+        no_effect="scheduler.prefetch_waste_target holds prefetching back",
+    )
+    vram_usage_threshold: Number = setting(
+        "Above this share of GPU memory, prefetch and batch are throttled.",
+        default=0.90,
+        gt=0,
+        le=1,
+        no_effect="memory.reserve_ratio keeps memory free",
+    )
+    model_load_latency_window: Number = setting(
+        "Seconds over which load times are watched.",
+        default=30.0,
+        gt=0,
+        le=_DAY_S,
+        no_effect="load times are learned for each model from all its loads",
+    )
+    inference_latency_percentile: Number = setting(
+        "Percentile at which latency is watched.",
+        default=95.0,
+        gt=0,
+        lt=100,
+        no_effect="each SLA target has a percentile of its own, 95 unless set",
+    )
+
+
+class QueueSection(Section):
+    """Admission: how many requests of each class may wait, and how long."""
+
+    realtime_capacity: Whole = setting(
+        "Realtime requests that may wait.", default=10, ge=1, le=_MAX_WAITING
+    )
+    batch_capacity: Whole = setting(
+        "Batch requests that may wait.", default=50, ge=1, le=_MAX_WAITING
+    )
+    background_capacity: Whole = setting(
+        "Background requests that may wait.", default=100, ge=1, le=_MAX_WAITING
+    )
+    timeout_seconds: Number = setting(
+        "How long a realtime request may wait for a slot; a load does not count.",
+        default=30.0,
+        gt=0,
+        le=_DAY_S,
+    )
+    batch_timeout_seconds: Number | None = setting(
+        "The same for batch. None: 4 times `timeout_seconds`.", default=None, gt=0, le=_YEAR_S
+    )
+    background_timeout_seconds: Number | None = setting(
+        "The same for background. None: 20 times `timeout_seconds`.", default=None, gt=0, le=_YEAR_S
+    )
+
+
+class Weights(Section):
+    """Share of requests by accelerator."""
+
+    cuda: Number = setting("NVIDIA GPUs.", default=0.6, ge=0, le=1000)
+    rocm: Number = setting("AMD GPUs.", default=0.2, ge=0, le=1000)
+    vulkan: Number = setting("GPUs over Vulkan.", default=0.2, ge=0, le=1000)
+    sycl: Number = setting("Intel GPUs.", default=0.2, ge=0, le=1000)
+    metal: Number = setting("Apple GPUs.", default=0.2, ge=0, le=1000)
+    cpu: Number = setting("No GPU.", default=0.2, ge=0, le=1000)
+
+
+_ONE_NODE = "requests go to the primary backend"
+
+
+class LoadBalancing(Section):
+    """Sharing requests between several backends."""
+
+    strategy: Strategy = setting("How a backend is chosen.", default="score", no_effect=_ONE_NODE)
+    weights: Weights = setting(
+        "For `weighted-round-robin`.", default=Weights(), no_effect=_ONE_NODE
+    )
+
+
+class Optimization(Section):
+    """Loading ahead of demand, and the warm tier."""
+
+    enable_model_caching: bool = setting(
+        "Keep weights of unloaded models in host memory.",
+        default=True,
+        no_effect="the operating system's page cache decides",
+    )
+    cache_size_gb: Number | None = setting(
+        "Host memory for weights of unloaded models, in GiB.",
+        default=None,
+        ge=0,
+        le=1024**2,
+        no_effect="the operating system's page cache decides; memory.gpu_budget_mb bounds models",
+    )
+    prefetch_enabled: bool = setting("Load models before they are asked for.", default=True)
+    prefetch_window_minutes: Number = setting(
+        "Models are loaded at most this long before their use; bounds "
+        "`scheduler.prefetch_horizon_seconds`.",
+        default=15.0,
+        gt=0,
+        le=1440,
+    )
+
+
+class MemoryOptimization(Section):
+    """Memory techniques that other schedulers offer."""
+
+    model_caching_strategy: Caching = setting(
+        "Which models stay in memory.", default="adaptive", no_effect="scheduler.policy decides"
+    )
+    partial_loading: bool = setting(
+        "Load some of a model's layers to the GPU.",
+        default=False,
+        no_effect="gpu_layers in LocalAI's model file decides",
+    )
+    memory_compression: Compression = setting(
+        "Use smaller variants.",
+        default="none",
+        no_effect="the model file's own quantisation is used",
+    )
+    swap_threshold_mb: Whole | None = setting(
+        "Free host memory below which nothing is kept warm, in MiB.",
+        default=None,
+        ge=0,
+        le=1024**3,
+        no_effect="memory.reserve_ratio keeps memory free",
+    )
+
+
+class MemoryBudget(Section):
+    """What our orders may fill."""
+
+    gpu_budget_mb: Whole | None = setting(
+        "Most GPU memory for models on each node, in MiB. None: what the probe says.",
+        default=None,
+        ge=1,
+        le=1024**3,
+    )
+    reserve_ratio: Number = setting("Share of the budget that stays free.", default=0.2, ge=0, lt=1)
+
+
+_NO_GROUPS = "memory.gpu_budget_mb and queue_config hold for all models together"
+
+
+class ResourceGroup(Section):
+    """Share of one kind of work, such as `text_generation`."""
+
+    cpu_limit: Cpu | None = setting(
+        "Cores.", default=None, allowed='cores such as "2", "0.5" or "500m"', no_effect=_NO_GROUPS
+    )
+    memory_limit: Memory | None = setting(
+        "Memory.",
+        default=None,
+        allowed='memory such as "8Gi", "512Mi" or "16G"',
+        no_effect=_NO_GROUPS,
+    )
+    gpu_limit: Cpu | None = setting(
+        "GPUs.", default=None, allowed='GPUs such as "1", "0" or "0.5"', no_effect=_NO_GROUPS
+    )
+
+
+class SchedulingProfile(Section):
+    """What is known about a model beforehand. Measured values win over it."""
+
+    memory_footprint_mb: Whole | None = setting(
+        "Memory it takes while loaded, in MiB.", default=None, ge=1, le=1024**3
+    )
+    gpu_acceleration_factor: Number | None = setting(
+        "How many times faster it is on a GPU than on CPUs.",
+        default=None,
+        gt=0,
+        le=100_000,
+        no_effect="models run where LocalAI's model file puts them",
+    )
+    priority_class: Priority | None = setting(
+        "Class of its requests; high, medium and low are realtime, batch and background.",
+        default=None,
+    )
+    max_acceptable_latency_ms: Number | None = setting(
+        "Latency target, until one is set through the API.", default=None, gt=0, le=3_600_000
+    )
+    preferred_backend: Accelerator | None = setting("Accelerator it should run on.", default=None)
+
+
+class Model(Section):
+    """What Headstart should know about one model of LocalAI's, whose own keys may stand here."""
+
+    scheduling_profile: SchedulingProfile = setting(
+        "What is known about it beforehand.", default=SchedulingProfile()
+    )
+    preload: bool = setting("Load it at start.", default=False)
+    pinned: bool = setting("Never unload it.", default=False)
+    slots: Whole | None = setting(
+        "Its requests that run at once; more wait in their class. None: no limit here.",
+        default=None,
+        ge=1,
+        le=_MAX_WAITING,
+    )
+
+
+def _read_only(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(value))
+
+
+class Document(Section):
+    """`headstart.yaml`: every key is optional."""
+
+    data_dir: Text | None = setting(
+        "Where state is kept; a relative path starts at this file's folder. "
+        "None: ~/.local/share/headstart.",
+        default=None,
+        allowed="a path",
+    )
+    gateway: Gateway = setting("The data path.", default=Gateway())
+    control: Control = setting("The control API and the dashboard.", default=Control())
+    localai: LocalAI = setting("Where LocalAI is.", default=LocalAI())
+    redis: Redis = setting("The server between the processes.", default=Redis())
+    scheduler: Scheduler = setting("The controller.", default=Scheduler())
+    resource_monitoring: ResourceMonitoring = setting(
+        "Looking at the machine.", default=ResourceMonitoring()
+    )
+    queue_config: QueueSection = setting("Admission.", default=QueueSection())
+    load_balancing: LoadBalancing = setting("Several backends.", default=LoadBalancing())
+    optimization: Optimization = setting("Prefetching and the warm tier.", default=Optimization())
+    memory_optimization: MemoryOptimization = setting(
+        "Memory techniques.", default=MemoryOptimization()
+    )
+    memory: MemoryBudget = setting("Memory budget.", default=MemoryBudget())
+    resources: Annotated[Mapping[Text, ResourceGroup], AfterValidator(_read_only)] = setting(
+        "Groups by kind of work.", default={}, allowed="a mapping of group names"
+    )
+    models: Annotated[Mapping[Text, Model], AfterValidator(_read_only)] = setting(
+        "Models by name, or a list of entries with `name`.",
+        default={},
+        allowed="a mapping of model names, or a list of entries with a name",
+    )
+    predictor: Predictor = setting("Forecasts.", default=Predictor())
+    logging: Logging = setting("Logs.", default=Logging())

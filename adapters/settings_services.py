@@ -1,0 +1,163 @@
+"""Sections of ``headstart.yaml`` about the processes and what they talk to."""
+
+from __future__ import annotations
+
+from adapters.settings_types import (
+    SECRET_ALLOWED,
+    URL_ALLOWED,
+    Accelerator,
+    Host,
+    HttpUrl,
+    Level,
+    LogFormat,
+    Number,
+    RedisUrl,
+    Secret,
+    Section,
+    Text,
+    Whole,
+    setting,
+)
+
+_DAY_S = 86_400
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - a gateway and a dashboard are there to be reached
+
+
+class Timeouts(Section):
+    """Limits of the data path. There are no others."""
+
+    connect_seconds: Number = setting("Connecting to LocalAI.", default=5.0, gt=0, le=_DAY_S)
+    first_byte_seconds: Number = setting(
+        "From sending a request until LocalAI's first byte.", default=600.0, gt=0, le=_DAY_S
+    )
+    between_bytes_seconds: Number = setting(
+        "Between two pieces of an answer.", default=300.0, gt=0, le=_DAY_S
+    )
+    load_answer_seconds: Number = setting(
+        "How long the gateway waits for the controller's word on a load before it orders the "
+        "load itself.",
+        default=1.0,
+        gt=0,
+        le=60,
+    )
+    min_load_budget_seconds: Number = setting(
+        "The least time a request may wait for a load; the measured load time can raise it.",
+        default=60.0,
+        gt=0,
+        le=_DAY_S,
+    )
+    shutdown_grace_seconds: Number = setting(
+        "How long running answers may go on when the gateway is told to stop.",
+        default=30.0,
+        gt=0,
+        le=3600,
+    )
+
+
+class Gateway(Section):
+    """The OpenAI-compatible data path that takes LocalAI's place."""
+
+    host: Host = setting(
+        "Address to listen on.", default=_ANY_ADDRESS, allowed="a host name or address"
+    )
+    port: Whole = setting("Port to listen on.", default=8080, ge=1, le=65535)
+    keys: tuple[Secret, ...] = setting(
+        "Keys that callers must show. None: no key is asked for here, LocalAI judges them.",
+        default=(),
+        allowed=f"a list of keys; a key is {SECRET_ALLOWED}",
+    )
+    max_body_mb: Whole = setting(
+        "Largest request body, in MiB; larger ones get 413.", default=2048, ge=1, le=1024**2
+    )
+    spool_mb: Whole = setting(
+        "How much of an upload is held in memory while its model is looked for, in MiB; the "
+        "rest goes to a file.",
+        default=1,
+        ge=1,
+        le=1024,
+    )
+    keepalive_comments: bool = setting(
+        "Send `: headstart loading` comments to streams that wait for a load.", default=True
+    )
+    keepalive_seconds: Number = setting(
+        "Time between two such comments.", default=15.0, gt=0, le=3600
+    )
+    expose_topology: bool = setting(
+        "Name the serving node in the `X-Headstart-Backend` header of answers.", default=False
+    )
+    timeouts: Timeouts = setting("Limits of the data path.", default=Timeouts())
+
+
+class Control(Section):
+    """The control API and the dashboard."""
+
+    host: Host = setting(
+        "Address to listen on.", default=_ANY_ADDRESS, allowed="a host name or address"
+    )
+    port: Whole = setting("Port to listen on.", default=8090, ge=1, le=65535)
+    admin_key: Secret | None = setting(
+        "Key for changes. None: changes are only taken from this machine.",
+        default=None,
+        allowed=SECRET_ALLOWED,
+    )
+    open_reads: bool = setting(
+        "Let anyone read forecasts, decisions and the dashboard.", default=True
+    )
+
+
+class Backend(Section):
+    """One LocalAI instance."""
+
+    name: Text = setting(
+        "Name in metrics, decisions and the dashboard.", default=..., allowed="a name"
+    )
+    url: HttpUrl = setting("Its address.", default=..., allowed=URL_ALLOWED)
+    api_key: Secret | None = setting(
+        "Its key, where it asks for one.", default=None, allowed=SECRET_ALLOWED
+    )
+    accelerator: Accelerator = setting("What its models run on.", default="cuda")
+    primary: bool | None = setting(
+        "Lists, UI and admin calls go to this one. None: to the first.", default=None
+    )
+
+
+class LocalAI(Section):
+    """Where LocalAI is: one `url`, or several `backends`."""
+
+    url: HttpUrl = setting(
+        "LocalAI's address.", default="http://127.0.0.1:8081", allowed=URL_ALLOWED
+    )
+    api_key: Secret | None = setting(
+        "LocalAI's key, where it asks for one.", default=None, allowed=SECRET_ALLOWED
+    )
+    accelerator: Accelerator = setting("What its models run on.", default="cuda")
+    backends: tuple[Backend, ...] = setting(
+        "Several instances instead of `url`.", default=(), allowed="a list of backends"
+    )
+
+
+class Redis(Section):
+    """The Redis-compatible server between the processes."""
+
+    url: RedisUrl | None = setting(
+        "Its address. None: `headstart up` starts an embedded server of its own.",
+        default=None,
+        allowed='an address such as "redis://host:6379/0", "rediss://…" or "unix:///path"',
+    )
+
+
+class Predictor(Section):
+    """How often forecasts are made, and for how many models."""
+
+    publish_seconds: Number = setting("Time between two forecasts.", default=10.0, ge=0.5, le=3600)
+    expires_seconds: Number = setting(
+        "A forecast older than this counts as absent.", default=60.0, ge=1, le=_DAY_S
+    )
+    max_models: Whole = setting("Models that are kept.", default=5000, ge=1, le=1_000_000)
+
+
+class Logging(Section):
+    """Logs go to standard error."""
+
+    level: Level = setting("Lowest level that is written.", default="info")
+    format: LogFormat = setting("`auto`: text on a terminal, else JSON.", default="auto")

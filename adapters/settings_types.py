@@ -1,0 +1,193 @@
+"""Kinds of values in ``headstart.yaml``: what each takes, and how it is said to people."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    WithJsonSchema,
+)
+from pydantic.config import JsonDict
+
+ALLOWED = "x-headstart-allowed"
+"""Schema extra: what a value must be, where type and bounds do not say it."""
+
+NO_EFFECT = "x-headstart-no-effect"
+"""Schema extra: the key is read and checked, and this is what holds in its place so far."""
+
+MIB = 1024**2
+
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_CPU = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(m?)")
+_MEMORY = re.compile(
+    r"(\d{1,15}(?:\.\d{1,6})?)\s?(Ki|Mi|Gi|Ti|k|K|M|G|T|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?B?"
+)
+_MEMORY_FACTOR = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+_MEMORY_FACTOR |= {"ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4}
+_HOST = re.compile(r"[A-Za-z0-9_.\-]{1,253}|\[?[0-9A-Fa-f:.%]{2,60}\]?")
+
+
+class Section(BaseModel):
+    """A mapping of known keys; anything else in it is an error."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True
+    )
+
+
+def setting(
+    what: str,
+    *,
+    default: Any,
+    allowed: str | None = None,
+    no_effect: str | None = None,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+) -> Any:
+    """A key of the configuration.
+
+    Parameters
+    ----------
+    what : str
+        What the key does, with the unit of its value.
+    default : object
+        What holds where neither the file nor the environment says otherwise.
+    allowed : str, optional
+        Follows "must be" in errors and in the reference; default: told by type and bounds.
+    no_effect : str, optional
+        The key does nothing yet; this is what takes its place.
+    ge, gt, le, lt : float, optional
+        Bounds, as pydantic names them.
+    """
+    extra: JsonDict = {}
+    if allowed is not None:
+        extra[ALLOWED] = allowed
+    if no_effect is not None:
+        extra[NO_EFFECT] = no_effect
+    return Field(default, description=what, json_schema_extra=extra, ge=ge, gt=gt, le=le, lt=lt)
+
+
+def parse_cpu(value: object) -> float:
+    """Cores of a Kubernetes-like quantity: ``2``, ``"0.5"`` or ``"500m"``."""
+    match = _CPU.fullmatch(_quantity_text(value))
+    if match is None:
+        raise ValueError("not a quantity of cores")
+    return float(match[1]) / (1000 if match[2] else 1)
+
+
+def parse_memory(value: object) -> int:
+    """Bytes of a Kubernetes-like quantity: ``"8Gi"``, ``"512M"`` or plain bytes."""
+    match = _MEMORY.fullmatch(_quantity_text(value))
+    if match is None:
+        raise ValueError("not a quantity of memory")
+    unit = (match[2] or "").lower().removesuffix("b")
+    return round(float(match[1]) * _MEMORY_FACTOR[unit])
+
+
+def _quantity_text(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("not a quantity")  # noqa: TRY004 - pydantic reads ValueError
+    return str(value).strip()
+
+
+def _no_switch(value: object) -> object:
+    # YAML's true is 1 to Python; a port of "true" is a mistake, not port 1.
+    if isinstance(value, bool):
+        raise ValueError("not a number")  # noqa: TRY004 - pydantic reads ValueError
+    return value
+
+
+def _one_spelling(value: object) -> object:
+    return value.strip().lower().replace("_", "-") if isinstance(value, str) else value
+
+
+def _printable(text: str) -> str:
+    if not text.strip() or _CONTROL_CHARACTER.search(text):
+        raise ValueError("empty, or holds control characters")
+    return text
+
+
+def _secret(secret: SecretStr) -> SecretStr:
+    text = secret.get_secret_value()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("not usable in a header")
+    return secret
+
+
+def _host(text: str) -> str:
+    if _HOST.fullmatch(text) is None:
+        raise ValueError("not a host")
+    return text
+
+
+def _http_url(text: str) -> str:
+    parts = urlsplit(_printable(text).strip())
+    port = parts.port  # raises ValueError when it is none
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+        raise ValueError("not an http address")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ValueError("more than an address")
+    return text.strip().rstrip("/")
+
+
+def _redis_url(secret: SecretStr) -> SecretStr:
+    text = _printable(secret.get_secret_value()).strip()
+    parts = urlsplit(text)
+    port = parts.port  # raises ValueError when it is none
+    is_socket = parts.scheme == "unix" and bool(parts.path)
+    is_server = parts.scheme in {"redis", "rediss"} and bool(parts.hostname) and port != 0
+    if not (is_socket or is_server):
+        raise ValueError("not a Redis address")
+    return SecretStr(text)
+
+
+Whole = Annotated[int, BeforeValidator(_no_switch)]
+Number = Annotated[float, BeforeValidator(_no_switch), Field(allow_inf_nan=False)]
+Text = Annotated[str, Field(max_length=4096), AfterValidator(_printable)]
+Secret = Annotated[SecretStr, AfterValidator(_secret)]
+Host = Annotated[str, AfterValidator(_host)]
+HttpUrl = Annotated[str, Field(max_length=4096), AfterValidator(_http_url)]
+RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
+Cpu = Annotated[float, BeforeValidator(parse_cpu), WithJsonSchema({"type": ["string", "number"]})]
+Memory = Annotated[
+    int, BeforeValidator(parse_memory), WithJsonSchema({"type": ["string", "number"]})
+]
+
+Mode = Annotated[Literal["observe", "active", "resource-aware"], BeforeValidator(_one_spelling)]
+Policy = Annotated[
+    Literal["headstart", "lru", "localai-lru", "idle-timeout", "gdsf"],
+    BeforeValidator(_one_spelling),
+]
+Strategy = Annotated[Literal["score", "weighted-round-robin"], BeforeValidator(_one_spelling)]
+Caching = Annotated[
+    Literal["adaptive", "lru", "lfu", "fifo", "none"], BeforeValidator(_one_spelling)
+]
+Compression = Annotated[Literal["none", "quantization"], BeforeValidator(_one_spelling)]
+Accelerator = Annotated[
+    Literal["cuda", "rocm", "vulkan", "sycl", "metal", "cpu"], BeforeValidator(_one_spelling)
+]
+Priority = Annotated[
+    Literal["high", "medium", "low", "realtime", "batch", "background"],
+    BeforeValidator(_one_spelling),
+]
+Level = Annotated[
+    Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_one_spelling)
+]
+LogFormat = Annotated[Literal["auto", "json", "text"], BeforeValidator(_one_spelling)]
+GpuMetric = Literal[
+    "utilization", "memory.used", "memory.free", "memory.total", "temperature", "power"
+]
+CpuMetric = Literal["utilization", "load_average", "context_switches", "memory.used"]
+
+SECRET_ALLOWED = "text without spaces, in quotes where it looks like a number"  # noqa: S105 - words
+URL_ALLOWED = 'an address such as "http://localai:8080", without user, password or query'

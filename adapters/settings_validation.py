@@ -1,0 +1,182 @@
+"""Merged values → the checked document; what is wrong, in the words of the configuration."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from adapters.settings_keys import find_key, holds_secret, known_keys, names_in
+from adapters.settings_problems import Problems, nearest, shown
+from adapters.settings_schema import Document
+from adapters.settings_source import KeyPath, Source
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_\-]+")
+_LISTED_NAMES = 12
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104 - compared
+
+
+def validate(source: Source, problems: Problems) -> Document | None:
+    """The document, or None with at least one problem added.
+
+    Parameters
+    ----------
+    source : Source
+        Merged values; see ``settings_merge.merge``.
+    problems : Problems
+        Takes one line for each key that is unknown, wrong or missing.
+    """
+    try:
+        document = Document.model_validate(source.values)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+        for index, details in enumerate(found):
+            if problems.is_full:
+                problems.leave_out(len(found) - index)
+                break
+            _report(details, source, problems)
+        return None
+    before = problems.count
+    _check_backends(document, source, problems)
+    _check_ports(document, source, problems)
+    _check_loop(document, source, problems)
+    _check_ratios(document, source, problems)
+    return document if problems.count == before else None
+
+
+def said(path: KeyPath) -> str:
+    """A place as people write it: ``localai.backends[0].url``, ``models["a.b"].preload``."""
+    text = ""
+    for depth, name in enumerate(path):
+        key = find_key(path[:depth])
+        if key is not None and key.holds_list and name.isdecimal():
+            text += f"[{name}]"
+        elif _PLAIN_NAME.fullmatch(name):
+            text += f".{name}"
+        else:
+            text += f"[{shown(name)}]"
+    return text.removeprefix(".")
+
+
+def origin_of(path: KeyPath, source: Source) -> str:
+    """Where a value was said; for what is missing, where its section begins."""
+    for length in range(len(path), 0, -1):
+        if path[:length] in source.origins:
+            return source.origins[path[:length]]
+    return "default"
+
+
+def _first_said(source: Source, *places: KeyPath) -> str:
+    """The origin of the first of these that is no default."""
+    return next((source.origins[place] for place in places if place in source.origins), "default")
+
+
+def _report(details: ErrorDetails, source: Source, problems: Problems) -> None:
+    path = tuple(str(part) for part in details["loc"] if part != "[key]")
+    where = origin_of(path, source)
+    key = find_key(path)
+    if details["type"] == "missing":
+        problems.add(where, f"{said(path[:-1])}: has no {path[-1]}, which must be {_must_be(path)}")
+    elif key is None and details["type"] == "extra_forbidden":
+        problems.add(where, f"{said(path)}: unknown key{_hint(path)}")
+    else:
+        owner = path if key is not None else path[:-1]
+        value = shown(_value_at(source, path), secret=holds_secret(path))
+        problems.add(where, f"{said(path)} = {value}: must be {_must_be(owner)}")
+
+
+def _must_be(path: KeyPath) -> str:
+    key = find_key(path)
+    return key.allowed if key is not None else "a name"
+
+
+def _hint(path: KeyPath) -> str:
+    *section, name = path
+    here = names_in(tuple(section))
+    guess = nearest(name, here)
+    if guess is not None:
+        return f", did you mean {said((*section, guess))}?"
+    elsewhere = [
+        key.path for key in known_keys().values() if key.path[-1] == name.replace("-", "_")
+    ]
+    if elsewhere:
+        return f", did you mean {'.'.join(elsewhere[0])}?"
+    rest = ", …" if len(here) > _LISTED_NAMES else ""
+    return f"; known here: {', '.join(here[:_LISTED_NAMES])}{rest}"
+
+
+def _value_at(source: Source, path: KeyPath) -> Any:
+    value: Any = source.values
+    for name in path:
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list | tuple) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            return name
+    return value
+
+
+def _check_backends(document: Document, source: Source, problems: Problems) -> None:
+    localai = document.localai
+    section = ("localai", "backends")
+    if localai.backends and "url" in localai.model_fields_set:
+        problems.add(
+            origin_of(section, source),
+            "localai.backends: takes the place of localai.url; write one",
+        )
+    names: set[str] = set()
+    primaries = 0
+    for index, backend in enumerate(localai.backends):
+        place = (*section, str(index))
+        if backend.name in names:
+            where = origin_of((*place, "name"), source)
+            problems.add(where, f"{said(place)}.name = {shown(backend.name)}: stands twice")
+        names.add(backend.name)
+        primaries += backend.primary is True
+        if primaries > 1 and backend.primary:
+            where = origin_of((*place, "primary"), source)
+            problems.add(where, f"{said(place)}.primary = true: only one backend can be primary")
+
+
+def _check_ports(document: Document, source: Source, problems: Problems) -> None:
+    port = document.control.port
+    if port == document.gateway.port:
+        where = _first_said(source, ("control", "port"), ("gateway", "port"))
+        problems.add(where, f"control.port = {port}: is the gateway's port; they must differ")
+
+
+def _check_loop(document: Document, source: Source, problems: Problems) -> None:
+    """LocalAI at the gateway's own address would make each request come back for ever."""
+    localai = document.localai
+    places: list[tuple[KeyPath, str]] = [
+        (("localai", "backends", str(index), "url"), backend.url)
+        for index, backend in enumerate(localai.backends)
+    ]
+    for place, url in places or [(("localai", "url"), localai.url)]:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if parts.hostname in _THIS_MACHINE and port == document.gateway.port:
+            problems.add(
+                _first_said(source, place, ("gateway", "port")),
+                f"{said(place)} = {shown(url)}: is the gateway's own address; one of the two must "
+                "take another port",
+            )
+
+
+def _check_ratios(document: Document, source: Source, problems: Problems) -> None:
+    weights = document.load_balancing.weights
+    if not any(weights.model_dump().values()):
+        where = origin_of(("load_balancing", "weights"), source)
+        problems.add(where, "load_balancing.weights: at least one must be above 0")
+    predictor = document.predictor
+    if predictor.expires_seconds <= predictor.publish_seconds:
+        where = origin_of(("predictor", "expires_seconds"), source)
+        problems.add(
+            where,
+            f"predictor.expires_seconds = {predictor.expires_seconds:g}: must be above "
+            f"predictor.publish_seconds, which is {predictor.publish_seconds:g}",
+        )
