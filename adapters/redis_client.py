@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
@@ -12,6 +12,7 @@ from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
+    BusyLoadingError,
     ConnectionError,  # noqa: A004 - the library's own name
     OutOfMemoryError,
     ReadOnlyError,
@@ -22,6 +23,8 @@ from redis.exceptions import (
 
 from contracts.errors import HeadstartError, Invalid, Permanent, Transient
 
+T = TypeVar("T")
+
 KEY_PREFIX = "headstart:"
 """All our keys start with it, so that a shared server can be looked through and cleaned."""
 
@@ -31,6 +34,8 @@ MAX_BLOCK_S = 5.0
 _SOCKET_TIMEOUT_S = MAX_BLOCK_S + 3.0
 _CONNECT_TIMEOUT_S = 2.0
 _MAX_CONNECTIONS = 64
+
+_REFUSALS = (AuthenticationError, AuthorizationError, BusyLoadingError)
 
 _PASSING_ERRORS = (
     "LOADING", "MISCONF", "READONLY", "OOM", "BUSY ", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN",
@@ -61,7 +66,7 @@ def connect(url: str) -> redis.asyncio.Redis:
             health_check_interval=15,
             max_connections=_MAX_CONNECTIONS,
             client_name="headstart",
-            retry=Retry(
+            retry=_BrokenConnectionRetry(
                 ExponentialWithJitterBackoff(base=0.05, cap=0.5),
                 3,
                 supported_errors=(ConnectionError,),
@@ -117,12 +122,39 @@ def block_ms(block_s: float) -> int | None:
     return max(1, round(min(block_s, MAX_BLOCK_S) * 1000)) if block_s > 0.0 else None
 
 
+class _BrokenConnectionRetry(Retry):
+    """Retries broken connections, and none that the server refused.
+
+    A refusal at the greeting would otherwise be retried on three levels at once, 64 times.
+    """
+
+    async def call_with_retry(
+        self,
+        do: Callable[[], Awaitable[T]],
+        fail: Callable[[Exception], Any] | Callable[[Exception, int], Any],
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,  # noqa: FBT001, FBT002 - the base class's signature
+    ) -> T:
+        def is_broken(error: Exception) -> bool:
+            return _refusal(error) is None and (is_retryable is None or is_retryable(error))
+
+        return await super().call_with_retry(do, fail, is_broken, with_failure_count)
+
+
 def _mapped(error: RedisError, what: str) -> HeadstartError:
     message = f"{what}: {type(error).__name__}: {str(error)[:200]}"
-    if isinstance(error, (AuthenticationError, AuthorizationError)):
+    if isinstance(_refusal(error), (AuthenticationError, AuthorizationError)):
         return Permanent(message)
     if isinstance(error, (ConnectionError, TimeoutError, ReadOnlyError, OutOfMemoryError)):
         return Transient(message)
     if isinstance(error, ResponseError) and str(error).startswith(_PASSING_ERRORS):
         return Transient(message)
     return Permanent(message)
+
+
+def _refusal(error: BaseException) -> BaseException | None:
+    """What the server refused at the greeting; redis-py wraps it as a broken connection."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, _REFUSALS):
+        found = found.__cause__
+    return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
+import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -41,34 +41,59 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+class PrivateServer:
+    """A Redis-compatible server on a unix socket, without persistence, to use and to harm."""
+
+    def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
+        self.url = f"unix://{folder / 's'}"
+        self._command = [str(find_binary())]
+        defaults = {"port": "0", "unixsocket": str(folder / "s"), "save": "", "appendonly": "no"}
+        places = {"dir": str(folder), "logfile": str(folder / "log")}
+        for name, value in (defaults | places | dict(options)).items():
+            self._command += [f"--{name}", value]
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        for _ in range(500):
+            if self._answers():
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.01)
+        self.kill()
+        raise AssertionError("the server did not start")
+
+    def _answers(self) -> bool:
+        """Whether it says anything at all, be it that it wants a password."""
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1.0)
+            probe.connect(self.url.removeprefix("unix://"))
+            probe.sendall(b"PING\r\n")
+            return probe.recv(1) != b""
+        return False
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def _private_server(options: Mapping[str, str]) -> Iterator[PrivateServer]:
+    # Unix socket paths are short (108 bytes), pytest's own folders are not.
+    with tempfile.TemporaryDirectory(prefix="hs-", dir="/tmp") as folder:
+        server = PrivateServer(Path(folder), options)
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
 @pytest.fixture(scope="session")
 def redis_server_url() -> Iterator[str]:
-    """A server of this test session's own, without persistence; nobody else's is touched."""
-    binary = find_binary()
-    # Unix socket paths are short (108 bytes), pytest's folders are not.
-    with tempfile.TemporaryDirectory(prefix="hs-", dir="/tmp") as folder:
-        socket_path = Path(folder, "s")
-        options = {
-            "port": "0",
-            "unixsocket": str(socket_path),
-            "save": "",
-            "appendonly": "no",
-            "dir": folder,
-            "logfile": str(Path(folder, "log")),
-        }
-        process = subprocess.Popen(
-            [
-                str(binary),
-                *itertools.chain(*((f"--{key}", value) for key, value in options.items())),
-            ],
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            _wait_for_server(process, socket_path)
-            yield f"unix://{socket_path}"
-        finally:
-            process.kill()
-            process.wait()
+    """A server of this test session's own; nobody else's is touched."""
+    with _private_server({}) as server:
+        yield server.url
 
 
 @pytest.fixture
@@ -80,12 +105,8 @@ def redis_url(redis_server_url: str) -> str:
     return redis_server_url
 
 
-def _wait_for_server(process: subprocess.Popen[bytes], socket_path: Path) -> None:
-    for _ in range(500):
-        with contextlib.suppress(redis.ConnectionError):
-            with redis.Redis(unix_socket_path=str(socket_path), protocol=2) as client:
-                client.ping()
-            return
-        assert process.poll() is None, "the server ended at its start"
-        time.sleep(0.01)
-    raise AssertionError("the server did not answer within 5 s")
+@pytest.fixture
+def start_redis() -> Iterator[Callable[..., PrivateServer]]:
+    """Start servers of a test's own, with options by name, that it may kill and start again."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **options: stack.enter_context(_private_server(options))
