@@ -1,0 +1,46 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.PHONY: help setup demo test lint fmt type ci schema clean
+
+help: ## show what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## make .venv with the headstart command and all tools
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+demo: $(STAMP) ## run everything against an emulated LocalAI (ARGS="--localai URL" for a real one)
+	$(BIN)/headstart demo $(ARGS)
+
+test: $(STAMP) ## run every tier of the tests for which the tools are there
+	PATH="$(CURDIR)/$(BIN):$$PATH" .ci/tiers $(ARGS)
+
+lint: $(STAMP) ## ruff, mypy and import-linter
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(STAMP) ## put the code into its format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+schema: $(STAMP) ## write the configuration's schema and reference anew
+	$(BIN)/headstart config schema > data/headstart.schema.json
+	$(BIN)/headstart config docs > docs/reference/configuration.md
+
+ci: ## what continuous integration runs
+	.ci/run
+
+clean: ## remove what can be made again
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
