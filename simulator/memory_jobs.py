@@ -1,13 +1,15 @@
-"""Background jobs in memory: the queue, the results, and a log that can be trimmed."""
+"""Background jobs in memory: the queue, the results, and what handlers work on."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 
 from contracts.config import JobQueueConfig
 from contracts.errors import Transient
 from contracts.jobs import JobState, check_job
+from contracts.ports import StoredAnswer
 from simulator.memory_streams import Faulty
 
 
@@ -84,6 +86,34 @@ class MemoryJobResults(Faulty):
             return False
         self._results[job_id] = json.dumps(result, allow_nan=False)
         return True
+
+
+class MemoryInferenceGateway(Faulty):
+    """``InferenceGateway`` that gives one answer to all, and remembers what it was asked.
+
+    ``gate``: while it is set to an unset event, calls wait for it; ``cancelled`` counts those
+    that were broken off there.
+    """
+
+    def __init__(self, body: bytes = b"{}", *, content_type: str = "application/json") -> None:
+        self.answer = StoredAnswer(status=200, content_type=content_type, body=body)
+        self.calls: list[tuple[str, bytes, dict[str, str]]] = []
+        self.asked = asyncio.Event()
+        self.gate: asyncio.Event | None = None
+        self.cancelled = 0
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> StoredAnswer:
+        """The answer."""
+        self.calls.append((path, body, dict(headers)))
+        self.asked.set()
+        self._check()
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return self.answer
 
 
 class MemoryTrimmable(Faulty):
