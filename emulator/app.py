@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from emulator import backends, control, listing, openai
-from emulator.context import Emulator, Handler
+from emulator.context import Emulator
 from emulator.errors import send_echo_error, send_error, send_not_found
 from emulator.http import CallerLeft, Receive, Reply, Request, Scope, Send
 from emulator.keys import is_allowed, is_foreign_page
+from emulator.routes import Match, Route, Router
 from emulator.work import Hangup
 
 MAX_BODY_BYTES = 15_000_000
@@ -20,47 +20,13 @@ PAGE = (
     b'<body><div id="root"></div></body></html>\n'
 )
 
-_OPENAI: dict[str, Handler] = {
-    "/chat/completions": openai.chat,
-    "/completions": openai.completions,
-    "/edits": openai.edits,
-}
-
-ROUTES: dict[tuple[str, str], Handler] = {
-    ("GET", "/v1/models"): listing.models,
-    ("GET", "/models"): listing.models,
-    ("GET", "/v1/models/capabilities"): listing.capabilities,
-    ("GET", "/api/models/capabilities"): listing.ui_capabilities,
-    ("GET", "/api/aliases"): listing.aliases,
-    ("GET", "/healthz"): listing.health,
-    ("GET", "/readyz"): listing.health,
-    ("GET", "/version"): listing.version,
-    ("POST", "/backend/load"): backends.load,
-    ("POST", "/backend/shutdown"): backends.shutdown,
-    ("GET", "/backend/monitor"): backends.monitor,
-    ("GET", "/system"): backends.system,
-    ("GET", "/emulator/events"): control.events,
-    ("GET", "/emulator/state"): control.state,
-    ("GET", "/emulator/faults"): control.list_faults,
-    ("POST", "/emulator/faults"): control.add_faults,
-    ("DELETE", "/emulator/faults"): control.clear_faults,
-    **{("POST", prefix + path): to for path, to in _OPENAI.items() for prefix in ("", "/v1")},
-}
-
-STREAMING = frozenset(
-    prefix + path for path in ("/chat/completions", "/completions") for prefix in ("", "/v1")
-)
-"""Paths whose answers LocalAI never compresses."""
-
 
 class EmulatorApp:
     """Plain ASGI over one ``Emulator``."""
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
-        self._methods: dict[str, list[str]] = {}
-        for method, path in ROUTES:
-            self._methods.setdefault(path, []).append(method)
+        self._router = Router()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -68,22 +34,24 @@ class EmulatorApp:
             await self._answer(Request(scope, receive), send)
 
     async def _answer(self, request: Request, send: Send) -> None:
-        path = request.path
-        if len(path) > 1 and not path.startswith("//"):
-            path = path.rstrip("/") or "/"
-        reply = Reply(request, send, may_compress=path not in STREAMING)
-        handler = ROUTES.get((request.method, path))
-        if await self._refuse(request, reply, path, handler):
+        started_s = self._emulator.clock.monotonic_s()
+        match = self._router.find(request.method, request.raw_path)
+        route = match.route
+        reply = Reply(request, send, may_compress=route is None or not route.streams)
+        if await self._refuse(request, reply):
             return
-        assert handler is not None
+        if route is None:
+            await self._answer_nothing(request, reply, match)
+            return
+        request.params = match.params
         if not await request.read_body(max_bytes=MAX_BODY_BYTES):
             await _refuse_size(reply)
             return
-        await self._run(handler, request, reply)
+        await self._run(route, request, reply)
+        duration_s = self._emulator.clock.monotonic_s() - started_s
+        self._emulator.call_times.add(route.method, route.template, duration_s)
 
-    async def _refuse(
-        self, request: Request, reply: Reply, path: str, handler: Handler | None
-    ) -> bool:
+    async def _refuse(self, request: Request, reply: Reply) -> bool:
         """Send what is answered without looking at the body; whether that was all."""
         if request.content_length > MAX_BODY_BYTES:
             await _refuse_size(reply)
@@ -94,30 +62,25 @@ class EmulatorApp:
             )
         elif is_foreign_page(request):
             await send_echo_error(reply, 400, "missing csrf token in request header")
-        elif handler is not None:
+        else:
             return False
-        elif request.method == "OPTIONS":
-            await self._preflight(request, reply, path)
-        elif path in self._methods:
-            reply.add_header("Allow", ", ".join(["OPTIONS", *self._methods[path]]))
+        return True
+
+    async def _answer_nothing(self, request: Request, reply: Reply, match: Match) -> None:
+        """A path or method that does not exist."""
+        if match.methods:
+            reply.add_header("Allow", ", ".join(["OPTIONS", *match.methods]))
+        if request.method == "OPTIONS":
+            await _preflight(request, reply)
+        elif match.methods:
             await send_echo_error(reply, 405, "Method Not Allowed")
         elif request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             reply.add_header("Cache-Control", "no-cache")
             await reply.whole(200, PAGE, "text/html; charset=UTF-8")
         else:
             await send_not_found(reply)
-        return True
 
-    async def _preflight(self, request: Request, reply: Reply, path: str) -> None:
-        asked = request.headers.get("access-control-request-headers")
-        if asked:
-            reply.add_header("Access-Control-Allow-Headers", asked)
-        reply.add_header("Access-Control-Allow-Methods", "GET,HEAD,PUT,PATCH,POST,DELETE")
-        if path in self._methods:
-            reply.add_header("Allow", ", ".join(["OPTIONS", *self._methods[path]]))
-        await reply.empty(204)
-
-    async def _run(self, handler: Handler, request: Request, reply: Reply) -> None:
+    async def _run(self, route: Route, request: Request, reply: Reply) -> None:
         """Answer, unless the caller leaves first: then the handler is cancelled at once."""
         handling = asyncio.current_task()
         assert handling is not None
@@ -131,7 +94,7 @@ class EmulatorApp:
 
         watcher = asyncio.get_running_loop().create_task(watch())
         try:
-            await handler(self._emulator, request, reply)
+            await route.handler(self._emulator, request, reply)
         except (CallerLeft, Hangup):
             return  # the server closes a connection whose answer is not complete
         except asyncio.CancelledError:
@@ -147,3 +110,11 @@ class EmulatorApp:
 async def _refuse_size(reply: Reply) -> None:
     reply.add_header("Connection", "close")
     await send_echo_error(reply, 413, "Request Entity Too Large")
+
+
+async def _preflight(request: Request, reply: Reply) -> None:
+    asked = request.headers.get("access-control-request-headers")
+    if asked:
+        reply.add_header("Access-Control-Allow-Headers", asked)
+    reply.add_header("Access-Control-Allow-Methods", "GET,HEAD,PUT,PATCH,POST,DELETE")
+    await reply.empty(204)

@@ -9,25 +9,19 @@ from typing import Any
 
 from contracts.ports import Clock
 from emulator.catalog import Catalog
+from emulator.counts import CallTimes, Usage
 from emulator.events import EventLog
 from emulator.fault_script import FaultScript
 from emulator.faults import FaultBoard
 from emulator.http import Reply, Request
 from emulator.instance import Instance
+from emulator.models import EmulatedModel
 from emulator.options import EmulatorOptions
+from emulator.response_store import ResponseStore
 from emulator.work import MAX_CHUNKS_OF_REPLAY, Work, timing
 
 SERVICE_HEADER = "x-emulator-service-s"
 MAX_TOKENS = 100_000
-
-
-@dataclass(slots=True)
-class Usage:
-    """Tokens and requests of one model, for ``/metrics`` and ``/api/usage``."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +36,10 @@ class Emulator:
     faults: FaultBoard
     script: FaultScript
     settings: dict[str, Any] = field(default_factory=dict)
+    limit_set_at_run_time: bool = False
     usage: dict[str, Usage] = field(default_factory=dict)
+    call_times: CallTimes = field(default_factory=CallTimes)
+    responses: ResponseStore = field(default_factory=ResponseStore)
 
     def created(self) -> int:
         """The second that answers are stamped with."""
@@ -63,25 +60,21 @@ class Emulator:
         max_tokens: object = None,
         prompt_tokens: int = 0,
         share: int = 1,
+        generates: bool = True,
     ) -> Work:
         """What a request for the model of that name costs.
 
-        ``share`` is how many such pieces of work the request consists of.
+        ``share`` is how many such pieces of work the request consists of; one that
+        generates nothing takes the time of a first token.
         """
         served = self.catalog.resolve(name)
         model = self.catalog.model(served)
         service_s = _service_s(request)
         if service_s is not None:
             service_s /= share
-        limited = (
-            isinstance(max_tokens, int) and not isinstance(max_tokens, bool) and max_tokens > 0
+        tokens, limited = _length(
+            model, max_tokens, generates=generates, timed=service_s is not None
         )
-        if limited and isinstance(max_tokens, int):
-            tokens = min(max_tokens, MAX_TOKENS)
-        else:
-            tokens = 1 if model is None else model.answer_tokens
-            if service_s is not None:
-                tokens = min(tokens, MAX_CHUNKS_OF_REPLAY)
         slow = self.faults.peek("answer_slow", served)
         first_s, step_s, total_s = timing(
             model,
@@ -118,6 +111,18 @@ def _service_s(request: Request) -> float | None:
     except ValueError:
         return None
     return value if 0.0 <= value < 1e6 else None
+
+
+def _length(
+    model: EmulatedModel | None, max_tokens: object, *, generates: bool, timed: bool
+) -> tuple[int, bool]:
+    """Tokens of the answer, and whether ``max_tokens`` cuts it."""
+    if not generates:
+        return 0, False
+    if isinstance(max_tokens, int) and not isinstance(max_tokens, bool) and max_tokens > 0:
+        return min(max_tokens, MAX_TOKENS), True
+    tokens = 1 if model is None else model.answer_tokens
+    return min(tokens, MAX_CHUNKS_OF_REPLAY) if timed else tokens, False
 
 
 def words(value: object) -> int:

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Protocol
 
 from contracts.ports import Clock
 from emulator.faults import Fault, FaultBoard
 from emulator.instance import Instance
 
 
+class Door(Protocol):
+    """Where connections come in."""
+
+    def close(self) -> None:
+        """Refuse new connections and drop those that are open."""
+
+    async def open(self) -> None:
+        """Take connections again."""
+
+
 class FaultScript:
-    """Arms and disarms faults at their times. ``refuse`` closes the door for so many seconds."""
+    """Arms and disarms faults at their times. ``door`` is what refused connections shut."""
 
     def __init__(self, board: FaultBoard, instance: Instance, clock: Clock) -> None:
+        self.door: Door | None = None
         self._board = board
         self._instance = instance
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
-        self.refusing_until_s = 0.0
 
     def add(self, fault: Fault) -> None:
         """Arm it now or when it is due."""
@@ -34,7 +45,6 @@ class FaultScript:
         for task in self._tasks:
             task.cancel()
         self._board.clear()
-        self.refusing_until_s = 0.0
 
     async def _run(self, fault: Fault) -> None:
         if fault.at_s:
@@ -43,6 +53,8 @@ class FaultScript:
         if fault.for_s is not None and fault.kind != "cooldown":
             await self._clock.sleep(fault.for_s)
             self._board.disarm(fault)
+            if fault.kind == "refuse_connections" and self.door is not None:
+                await self.door.open()
 
     def _arm(self, fault: Fault) -> None:
         if fault.kind == "backend_crash" and fault.after_tokens is None:
@@ -50,7 +62,8 @@ class FaultScript:
         elif fault.kind == "backend_crash" and fault.times is None:
             self._board.arm(replace(fault, times=1), self._instance.now_s())
         elif fault.kind == "refuse_connections":
-            self.refusing_until_s = self._clock.monotonic_s() + (fault.for_s or 0.0)
             self._board.arm(fault, self._instance.now_s())
+            if self.door is not None:
+                self.door.close()
         else:
             self._board.arm(fault, self._instance.now_s())

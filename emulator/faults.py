@@ -80,6 +80,8 @@ def parse_fault(value: object) -> Fault:
         raise Invalid(f"fault {kind}: {', '.join(unknown)}: it takes {', '.join(sorted(allowed))}")
     if kind in _NEEDS_MODEL and not isinstance(value.get("model"), str):
         raise Invalid(f"fault {kind}: needs a model")
+    if kind == "refuse_connections" and not value.get("for_s"):
+        raise Invalid(f"fault {kind}: needs for_s, or nobody could end it")
     for key in _NUMBERS:
         number = value.get(key, 0)
         if isinstance(number, bool) or not isinstance(number, int | float) or number < 0:

@@ -45,6 +45,8 @@ class Request:
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.raw_path: str = scope["raw_path"].decode("latin-1")
+        self.params: dict[str, str] = {}
         self.query: dict[str, str] = dict(
             parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         )

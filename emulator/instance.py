@@ -87,6 +87,7 @@ class Instance:
         self._slots: dict[CallerId, Slot] = {}
         self._changed = asyncio.Event()
         self._planned_s: float | None = None
+        self._frozen = False
         # Records carry epoch seconds; the machine runs on a clock that never steps.
         self._epoch_s = clock.now_s() - clock.monotonic_s()
 
@@ -146,6 +147,10 @@ class Instance:
         """Stop the model; Refusal when it is not loaded or stays busy."""
         await self._ask(self._new_caller(None), CallKind.STOP, model, cause)
 
+    def freeze(self) -> None:
+        """Inference, loads and stops hang from here on, as LocalAI's settings can do."""
+        self._frozen = True
+
     def crash(self, model: str) -> None:
         """The model's process dies now."""
         self.apply(self.machine.crash(model, self.now_s()))
@@ -194,6 +199,8 @@ class Instance:
         model: str,
         cause: StopCause = StopCause.SHUTDOWN,
     ) -> Started | Done:
+        if self._frozen and kind is not CallKind.MONITOR:
+            await asyncio.Event().wait()
         now_s = self.now_s()
         answer: asyncio.Future[Started | Done] = asyncio.get_running_loop().create_future()
         self._answers[caller] = answer

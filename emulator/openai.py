@@ -8,11 +8,11 @@ from typing import Any
 
 from emulator.context import Emulator, words
 from emulator.errors import send_error
-from emulator.failures import Failure, failure_of
+from emulator.failures import Failure
 from emulator.http import Reply, Request, json_text
-from emulator.instance import Refusal
 from emulator.resolve import read_inference_body, resolve_model
-from emulator.work import WORD, BackendError, Work, tokens_of, whole
+from emulator.serving import Failed, do, serving
+from emulator.work import WORD, Work, tokens_of
 
 EVENT_STREAM = "text/event-stream"
 
@@ -41,14 +41,12 @@ async def chat(app: Emulator, request: Request, reply: Reply) -> None:
         await answer_plain(app, reply, work, lambda: _chat_answer(app, work, count), times=count)
 
 
-async def completions(app: Emulator, request: Request, reply: Reply, in_path: str = "") -> None:
+async def completions(app: Emulator, request: Request, reply: Reply) -> None:
     """``POST /v1/completions`` and ``/v1/engines/{model}/completions``."""
     body = await read_inference_body(request, reply)
     if body is None:
         return
-    name = await resolve_model(
-        app, request, reply, body.get("model"), usecase="completion", in_path=in_path
-    )
+    name = await resolve_model(app, request, reply, body.get("model"), usecase="completion")
     if name is None:
         return
     stamp_correlation(request, reply)
@@ -92,24 +90,11 @@ async def answer_plain(
 ) -> None:
     """Do the work, then send the answer, or the error in OpenAI's shape."""
     try:
-        async with app.instance.serving(work.served, work.request_id) as slot:
-            await whole(work, slot, app.instance.crash)
-            if times > 1:
-                # Choices are made one after the other.
-                await slot.until(work.total_s * times)
-    except Refusal as refusal:
-        await send_failure(reply, describe(app, refusal, work))
+        await do(app, work, times=times)  # choices are made one after the other
+    except Failed as failed:
+        await send_failure(reply, failed.failure)
         return
-    except BackendError as error:
-        await send_error(reply, 500, f"rpc error: code = Internal desc = {error}")
-        return
-    app.count(work)
     await reply.json(200, answer())
-
-
-def describe(app: Emulator, refusal: Refusal, work: Work) -> Failure:
-    """What LocalAI says of a refusal."""
-    return failure_of(refusal, work.served, configured=work.served in app.catalog)
 
 
 async def send_failure(reply: Reply, failure: Failure) -> None:
@@ -202,7 +187,7 @@ async def _stream(
     wants_usage = isinstance(options, Mapping) and options.get("include_usage") is True
     token = chunks.token().encode()
     try:
-        async with app.instance.serving(work.served, work.request_id) as slot:
+        async with serving(app, work) as slot:
             async for number in tokens_of(work, slot, app.instance.crash):
                 if number == 0:
                     await reply.begin_stream(EVENT_STREAM)
@@ -210,13 +195,9 @@ async def _stream(
                     if first:
                         await reply.chunk(first.encode())
                 await reply.chunk(token)
-    except Refusal as refusal:
-        await _stream_error(reply, describe(app, refusal, work).message)
+    except Failed as failed:
+        await _stream_error(reply, failed.failure.message)
         return
-    except BackendError as error:
-        await _stream_error(reply, f"rpc error: code = Internal desc = {error}")
-        return
-    app.count(work)
     await reply.begin_stream(EVENT_STREAM)
     tail = chunks.last() + (chunks.usage(work) if wants_usage else "") + "data: [DONE]\n\n"
     await reply.chunk(tail.encode())

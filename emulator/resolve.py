@@ -36,7 +36,6 @@ async def resolve_model(
     named: object,
     *,
     usecase: str,
-    in_path: str = "",
 ) -> str | None:
     """The name that the request is for; None after an error was sent.
 
@@ -44,7 +43,8 @@ async def resolve_model(
     any, the first model of the use case is taken.
     """
     name = named if isinstance(named, str) else ""
-    name = name or in_path or request.query.get("model", "") or _bearer_model(app, request)
+    name = name or request.params.get("model", "") or request.query.get("model", "")
+    name = name or _bearer_model(app, request)
     if not name:
         first = app.catalog.first(usecase)
         if first is None:
@@ -62,6 +62,9 @@ async def resolve_model(
             "Enable it via the System page or API to use it."
         )
         await send_error(reply, 403, message, "model_disabled")
+        return None
+    if app.faults.take("error_500", app.catalog.resolve(name)) is not None:
+        await send_error(reply, 500, "emulated failure")
         return None
     return name
 

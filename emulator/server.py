@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 import uvicorn
@@ -102,8 +103,44 @@ async def serve(emulator: Emulator, listener: socket.socket) -> None:
         time_scale=emulator.clock.scale,
     )
     async with running(emulator):
+        emulator.script.door = ListeningDoor(server, listener)
         await server.serve(sockets=[listener])
     log.info("emulator.stopped")
+
+
+class ListeningDoor:
+    """The server's listening socket, which a fault may close for a while."""
+
+    def __init__(self, server: uvicorn.Server, listener: socket.socket) -> None:
+        self._server = server
+        self._address = listener.getsockname()[:2]
+
+    def close(self) -> None:
+        """Refuse new connections and drop those that are open."""
+        for listening in self._server.servers:
+            listening.close()
+        for connection in tuple(self._server.server_state.connections):
+            transport = connection.transport
+            if isinstance(transport, asyncio.Transport):
+                transport.close()  # what was written already still goes out
+
+    async def open(self) -> None:
+        """Listen on the same address again."""
+        listener = bind(*self._address)
+        loop = asyncio.get_running_loop()
+        listening = await loop.create_server(self._protocol, sock=listener, backlog=BACKLOG)
+        self._server.servers = [listening]
+
+    def _protocol(self) -> asyncio.Protocol:
+        # What the server itself makes for each connection.
+        config = self._server.config
+        make: Any = config.http_protocol_class
+        protocol: asyncio.Protocol = make(
+            config=config,
+            server_state=self._server.server_state,
+            app_state=self._server.lifespan.state,
+        )
+        return protocol
 
 
 def _config(emulator: Emulator) -> uvicorn.Config:

@@ -95,6 +95,10 @@ class Cluster(Generic[RequestT]):
         """``COLD``, ``LOADING`` or ``HOT``."""
         return self._models[model].residency
 
+    def is_cold(self, model: str) -> bool:
+        """Neither hot nor loading."""
+        return self._models[model].residency is Residency.COLD
+
     @property
     def used_bytes(self) -> int:
         """Memory that hot and loading models hold."""

@@ -1,0 +1,107 @@
+"""Anthropic's dialect: ``POST /v1/messages``."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from emulator.context import Emulator, words
+from emulator.errors import send_echo_error
+from emulator.http import Reply, Request, json_text
+from emulator.openai import EVENT_STREAM
+from emulator.resolve import read_inference_body, resolve_model
+from emulator.serving import Failed, do, serving
+from emulator.work import WORD, Work, tokens_of
+
+
+async def messages(app: Emulator, request: Request, reply: Reply) -> None:
+    """A message; a stream says so before the model is even loaded."""
+    body = await read_inference_body(request, reply)
+    if body is None:
+        return
+    name = await resolve_model(app, request, reply, body.get("model"), usecase="chat")
+    if name is None:
+        return
+    stamp_request_id(request, reply)
+    max_tokens = body.get("max_tokens")
+    if not isinstance(max_tokens, int) or max_tokens <= 0:
+        await send_echo_error(reply, 400, "max_tokens is required and must be greater than 0")
+        return
+    work = app.work(request, name, max_tokens=max_tokens, prompt_tokens=words(body.get("messages")))
+    if body.get("stream") is True:
+        await _stream(app, reply, work)
+    else:
+        await _plain(app, reply, work)
+
+
+def stamp_request_id(request: Request, reply: Reply) -> None:
+    """``X-Request-Id``: the caller's, or a new one."""
+    reply.add_header("X-Request-Id", request.headers.get("x-request-id") or str(uuid.uuid4()))
+
+
+async def _plain(app: Emulator, reply: Reply, work: Work) -> None:
+    try:
+        await do(app, work)
+    except Failed as failed:
+        await reply.json(500, _error(failed.failure.message))
+        return
+    await reply.json(
+        200,
+        {
+            "id": f"msg_{uuid.uuid4()}",
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "text", "text": work.text}],
+            "model": work.asked,
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": work.prompt_tokens, "output_tokens": work.tokens},
+        },
+    )
+
+
+async def _stream(app: Emulator, reply: Reply, work: Work) -> None:
+    await reply.begin_stream(EVENT_STREAM)
+    head: dict[str, Any] = {
+        "id": f"msg_{uuid.uuid4()}",
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "model": work.asked,
+        "stop_reason": None,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }
+    opening = _event("message_start", {"message": head})
+    opening += _event(
+        "content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}
+    )
+    await reply.chunk(opening.encode())
+    delta = {"index": 0, "delta": {"type": "text_delta", "text": WORD}}
+    token = _event("content_block_delta", delta).encode()
+    try:
+        async with serving(app, work) as slot:
+            async for _ in tokens_of(work, slot, app.instance.crash):
+                await reply.chunk(token)
+    except Failed as failed:
+        await _fail(reply, failed.failure.message)
+        return
+    await reply.chunk(_event("content_block_stop", {"index": 0}).encode())
+    usage = {"input_tokens": 0, "output_tokens": work.tokens}
+    closing = _event("message_delta", {"delta": {"stop_reason": "end_turn"}, "usage": usage})
+    await reply.chunk((closing + _event("message_stop", {})).encode())
+    await reply.end()
+
+
+async def _fail(reply: Reply, message: str) -> None:
+    """An error event; no ``message_stop`` follows."""
+    await reply.chunk(f"event: error\ndata: {json_text(_error(message))}\n\n".encode())
+    await reply.end()
+
+
+def _event(kind: str, fields: Mapping[str, Any]) -> str:
+    return f"event: {kind}\ndata: {json_text({'type': kind, **fields})}\n\n"
+
+
+def _error(message: str) -> dict[str, Any]:
+    error = {"type": "api_error", "message": f"model inference failed: {message}"}
+    return {"type": "error", "error": error}

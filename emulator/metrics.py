@@ -1,0 +1,46 @@
+"""``/metrics`` and ``/api/usage``: calls by method and route, tokens by model."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from emulator.context import Emulator
+from emulator.http import Reply, Request
+
+
+async def metrics(app: Emulator, _request: Request, reply: Reply) -> None:
+    """``GET /metrics``."""
+    lines = app.call_times.lines()
+    lines.append("# HELP localai_billed_requests_total Cumulative billed requests")
+    lines.append("# TYPE localai_billed_requests_total counter")
+    for model, counted in sorted(app.usage.items()):
+        labels = f'served_model="{model}",user="local"'
+        lines.append(f"localai_billed_requests_total{{{labels}}} {counted.requests}")
+    lines.append("# HELP localai_tokens_total Cumulative tokens accounted")
+    lines.append("# TYPE localai_tokens_total counter")
+    for model, counted in sorted(app.usage.items()):
+        counts = (("prompt", counted.prompt_tokens), ("completion", counted.completion_tokens))
+        for kind, count in counts:
+            labels = f'kind="{kind}",served_model="{model}",user="local"'
+            lines.append(f"localai_tokens_total{{{labels}}} {count}")
+    text = "\n".join(lines) + "\n"
+    await reply.whole(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+
+
+async def usage(app: Emulator, _request: Request, reply: Reply) -> None:
+    """``GET /api/usage``: tokens and requests by day and model."""
+    day = f"{datetime.fromtimestamp(app.clock.now_s(), tz=UTC):%Y-%m-%d}"
+    rows: list[dict[str, Any]] = []
+    totals = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "request_count": 0}
+    for model, counted in app.usage.items():
+        row = {
+            "prompt_tokens": counted.prompt_tokens,
+            "completion_tokens": counted.completion_tokens,
+            "total_tokens": counted.prompt_tokens + counted.completion_tokens,
+            "request_count": counted.requests,
+        }
+        totals = {key: totals[key] + row[key] for key in totals}
+        rows.append({"bucket": day, "model": model, "user_name": "local", **row})
+    viewer = {"name": "local", "provider": "local", "role": "admin"}
+    await reply.json(200, {"totals": totals, "usage": rows, "viewer": viewer})

@@ -1,0 +1,49 @@
+"""Paths that a single LocalAI answers with nothing to tell."""
+
+from __future__ import annotations
+
+from emulator.context import Emulator
+from emulator.errors import send_error
+from emulator.http import Reply, Request
+from emulator.listing import VERSION
+
+
+async def load_status(_app: Emulator, request: Request, reply: Reply) -> None:
+    """``GET /api/models/{id}/load-status``: local loads are never shown."""
+    model = request.params["id"]
+    await send_error(reply, 404, f"no load is running for model {model}", "not_found_error")
+
+
+async def operations(_app: Emulator, _request: Request, reply: Reply) -> None:
+    """``GET /api/operations``."""
+    await reply.json(200, {"operations": []})
+
+
+async def traces(_app: Emulator, _request: Request, reply: Reply) -> None:
+    """``GET /api/traces`` and ``/api/backend-traces`` with tracing off."""
+    reply.add_header("X-Total-Count", "0")
+    reply.add_header("X-Trace-Limit", "50")
+    reply.add_header("X-Trace-Offset", "0")
+    await reply.json(200, [])
+
+
+async def p2p(_app: Emulator, _request: Request, reply: Reply) -> None:
+    """``GET /api/p2p`` without peers."""
+    await reply.json(200, {"llama_cpp_nodes": [], "federated_nodes": [], "mlx_nodes": []})
+
+
+async def well_known(_app: Emulator, _request: Request, reply: Reply) -> None:
+    """``GET /.well-known/localai.json``."""
+    capabilities = {"config_patch": True, "p2p": False, "tracing": True, "vram_estimate": True}
+    await reply.json(200, {"capabilities": capabilities, "version": VERSION})
+
+
+async def realtime(_app: Emulator, _request: Request, reply: Reply) -> None:
+    """``GET /v1/realtime`` without an upgrade."""
+    reply.add_header("Sec-Websocket-Version", "13")
+    error = (
+        '{"error":{"code":500,"message":"websocket: the client is not using the websocket '
+        'protocol: \'upgrade\' token not found in \'Connection\' header","type":""}}'
+    )
+    body = f"Bad Request\n{error}\n".encode()
+    await reply.whole(400, body, "text/plain; charset=utf-8")
