@@ -28,7 +28,13 @@ _SEEN_EVENTS = 20_000
 
 
 class Followers:
-    """Runs all tasks from ``start`` to ``stop``."""
+    """Runs all tasks from ``start`` to ``stop``.
+
+    Attributes
+    ----------
+    faults : dict
+        What is wrong with a source now, by its name; empty while all is well.
+    """
 
     def __init__(self, ports: ControlPorts, board: Board, live: LiveView, clock: Clock) -> None:
         self._ports = ports
@@ -36,6 +42,7 @@ class Followers:
         self._live = live
         self._clock = clock
         self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self.faults: dict[str, str] = {}
         self._event_place = "0"
         self._decision_place: str | None = None
         self._forecast_place: str | None = None
@@ -62,23 +69,33 @@ class Followers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _forever(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
-        faulty = False
         while True:
             try:
                 async with self._clock.timeout((CALL_LIMIT_S + BLOCK_S) * self._clock.scale):
                     await step()
-                if faulty:
-                    _log.info("control.source_back", source=name)
-                faulty = False
+                self._went_well(name)
             except (HeadstartError, TimeoutError) as error:
-                detail = str(error) or "no answer in time"
-                if not faulty:
-                    _log.warning("control.source_away", source=name, error=detail)
-                faulty = True
-                if name == "world":
-                    self._board.store_fault = detail
-                    self._live.refresh()
+                if self._went_wrong(name, str(error) or "no answer in time"):
+                    _log.warning("control.source_away", source=name, error=self.faults[name])
                 await self._pause(RETRY_S)
+            except Exception as error:  # noqa: BLE001 - logged, told by readyz, and tried again
+                # A bug of ours: the others go on, and /readyz says that this one does not.
+                if self._went_wrong(name, f"internal error: {type(error).__name__}"):
+                    _log.exception("control.source_broken", source=name)
+                await self._pause(RETRY_S)
+
+    def _went_well(self, name: str) -> None:
+        if self.faults.pop(name, None) is not None:
+            _log.info("control.source_back", source=name)
+
+    def _went_wrong(self, name: str, detail: str) -> bool:
+        """Whether the fault is new, so that it is logged once."""
+        is_new = name not in self.faults
+        self.faults[name] = detail
+        if name == "world":
+            self._board.store_fault = detail
+            self._live.tell_fault()
+        return is_new
 
     async def _poll_world(self) -> None:
         await self.read_world()

@@ -72,9 +72,9 @@ class LiveView:
             view = views.decision_view(entry.value, entry.entry_id)
             self._feed.publish("decision", _plain(view), keep=True)
 
-    def settings_changed(self) -> None:
-        """Targets or pins were written: the next refresh must not wait for the poll."""
-        self.refresh()
+    def tell_fault(self) -> None:
+        """The world cannot be read: the summary says so."""
+        self._feed.publish("summary", self._summary_data())
 
     def _tell(self, kind: str, data: object) -> None:
         if self._told.get(kind) != data:

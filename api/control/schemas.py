@@ -172,6 +172,7 @@ class ModelView(Schema):
     load_cause: LoadCause | None
     used_since_load: bool
     aliases: list[str] = []
+    target_s: float = Field(description="What its requests are judged by: its own, or the default.")
     attainment_ratio: float | None = None
     judged: int = 0
     sla: SlaView | None = None
@@ -232,8 +233,8 @@ class QueueView(Schema):
     object: Literal["queue"] = "queue"
     id: str
     waiting: int
-    capacity: int
-    oldest_wait_s: float
+    capacity: int | None
+    oldest_wait_s: float | None
 
 
 class NodeView(Schema):

@@ -53,6 +53,7 @@ def model_view(board: Board, status: ModelStatus, now_s: float) -> schemas.Model
         load_cause=status.load_cause,
         used_since_load=status.used_since_load,
         aliases=sorted(name for name, model in board.aliases.items() if model == status.model),
+        target_s=board.target_s(status.model),
         attainment_ratio=attainment.ratio,
         judged=attainment.judged,
         sla=sla_view(board, sla, now_s) if sla is not None else None,

@@ -58,8 +58,10 @@ def _checks(room: ControlRoom) -> list[CheckView]:
     snapshot_age_s, forecast_age_s = board.snapshot_age_s(now_s), board.forecast_age_s(now_s)
     # Forecasts are renewed every ten seconds and expire after a minute.
     forecast_limit_s = max(60.0, room.stale_after_s)
+    broken = [f"{name}: {why}" for name, why in sorted(room.followers.faults.items())]
     return [
         CheckView(name="redis", ok=fault is None, why=fault),
+        CheckView(name="sources", ok=not broken, why="; ".join(broken) or None),
         _age_check("controller", snapshot_age_s, room.stale_after_s, "snapshot"),
         _age_check("predictor", forecast_age_s, forecast_limit_s, "forecast"),
     ]

@@ -1,0 +1,137 @@
+// Memory of each node against its budget, queues, and background jobs.
+
+import { call } from "./api.js";
+import { $, el, replace } from "./dom.js";
+import * as format from "./format.js";
+import { on, state } from "./store.js";
+
+const HOLDS_MEMORY = new Set(["hot", "loading", "draining", "unloading"]);
+const JOBS_MS = 10000;
+
+export function startSide() {
+  on(["nodes", "models"], drawNodes);
+  on(["queues"], drawQueues);
+  on(["hello"], drawJobs);
+  setInterval(() => !document.hidden && state.connection === "live" && drawJobs(), JOBS_MS);
+}
+
+let drawn = "";
+
+function drawNodes() {
+  const views = state.nodes.map(nodeData);
+  // Drawn again only when something that is shown has changed: a tooltip stays open.
+  const text = JSON.stringify(views);
+  if (text === drawn) return;
+  drawn = text;
+  if (!views.length) {
+    replace($("nodes"), el("p", { class: "empty" }, "No node is known yet."));
+    return;
+  }
+  replace($("nodes"), views.map(nodeView));
+}
+
+function nodeData(node) {
+  const models = [...state.models.values()]
+    .filter((model) => model.node === node.id && HOLDS_MEMORY.has(model.residency))
+    .sort((a, b) => b.occupied_bytes - a.occupied_bytes || (a.id < b.id ? -1 : 1))
+    .map(({ id, occupied_bytes, residency, footprint_bytes }) => ({ id, occupied_bytes, residency, known: footprint_bytes !== null }));
+  const { id, alive, budget_bytes, memory_total_bytes, used_by_others_bytes, occupied_bytes } = node;
+  return { id, alive, budget_bytes, memory_total_bytes, used_by_others_bytes, occupied_bytes, models };
+}
+
+function nodeView(node) {
+  const others = node.used_by_others_bytes;
+  const limit = node.budget_bytes ?? node.memory_total_bytes;
+  const scale = Math.max(node.memory_total_bytes ?? 0, (node.budget_bytes ?? 0) + others, node.occupied_bytes + others, 1);
+  const bar = el("div", { class: "memory-bar", role: "img", "aria-label": memoryWords(node, limit) });
+  node.models.forEach((model, index) => bar.append(segment(model.id, model.occupied_bytes, scale, `tint-${index % 8} ${model.residency}`)));
+  if (others) bar.append(segment("other programs", others, scale, "others"));
+  if (node.budget_bytes !== null && node.budget_bytes < scale) {
+    const mark = el("span", { class: "budget-mark", title: `budget ${format.bytes(node.budget_bytes)}` });
+    mark.style.left = `${(100 * node.budget_bytes) / scale}%`;
+    bar.append(mark);
+  }
+  const list = el(
+    "ul",
+    { class: "memory-list" },
+    node.models.map((model, index) =>
+      el(
+        "li",
+        {},
+        el("span", { class: `dot tint-${index % 8} ${model.residency}`, "aria-hidden": "true" }),
+        el("span", { class: "name" }, model.id),
+        el("span", { class: "sub" }, model.residency === "hot" ? "" : model.residency),
+        el("span", { class: "value" }, model.known ? format.bytes(model.occupied_bytes) : "size unknown"),
+      ),
+    ),
+    others ? el("li", {}, el("span", { class: "dot others", "aria-hidden": "true" }), el("span", { class: "name" }, "other programs"), el("span", { class: "value" }, format.bytes(others))) : null,
+  );
+  return el(
+    "div",
+    { class: "node" },
+    el(
+      "p",
+      { class: "node-head" },
+      el("span", { class: "name" }, node.id),
+      node.alive ? null : el("span", { class: "tag bad" }, "does not answer"),
+      el("span", { class: "value" }, limit === null ? `${format.bytes(node.occupied_bytes)} used` : `${format.bytes(node.occupied_bytes)} of ${format.bytes(limit)}`),
+    ),
+    bar,
+    list,
+  );
+}
+
+function segment(name, bytes, scale, kind) {
+  const width = (100 * bytes) / scale;
+  const node = el("span", { class: `segment ${kind}`, title: `${name}: ${format.bytes(bytes)}` });
+  node.style.width = `${width}%`;
+  return node;
+}
+
+function memoryWords(node, limit) {
+  const models = node.models.map((model) => `${model.id} ${format.bytes(model.occupied_bytes)}`).join(", ");
+  const of = limit === null ? "" : ` of a budget of ${format.bytes(limit)}`;
+  return `${node.id}: ${format.bytes(node.occupied_bytes)}${of} taken. ${models || "No model is resident"}.`;
+}
+
+function drawQueues() {
+  if (!state.queues.length) {
+    replace($("queues"), el("p", { class: "empty" }, "Nothing was told yet."));
+    return;
+  }
+  replace(
+    $("queues"),
+    el(
+      "ul",
+      { class: "queue-list" },
+      state.queues.map((queue) => {
+        const fill = el("span", { class: `bar-fill ${queue.waiting >= queue.capacity ? "full" : "queue"}` });
+        fill.style.width = `${queue.capacity ? Math.min(100, (100 * queue.waiting) / queue.capacity) : 0}%`;
+        return el(
+          "li",
+          {},
+          el("span", { class: "name" }, queue.id),
+          el("span", { class: "bar", "aria-hidden": "true" }, fill),
+          el("span", { class: "value" }, `${format.count(queue.waiting)} of ${format.count(queue.capacity)}`),
+          queue.oldest_wait_s > 0 ? el("span", { class: "sub wide" }, `oldest waits ${format.seconds(queue.oldest_wait_s)}`) : null,
+        );
+      }),
+    ),
+  );
+}
+
+async function drawJobs() {
+  const place = $("jobs");
+  try {
+    const answer = await call("GET", "v1/jobs");
+    const lines = answer.data.map((queue) => {
+      const parts = Object.entries(queue.counts).filter(([, n]) => n > 0).map(([word, n]) => `${format.count(n)} ${word}`);
+      return el("li", {}, el("span", { class: "name" }, queue.id), el("span", { class: "value" }, parts.join(", ") || "none"));
+    });
+    place.hidden = lines.length === 0;
+    replace(place, el("h3", {}, "Background jobs"), el("ul", { class: "job-list" }, lines));
+  } catch {
+    place.hidden = true; // the banner says when the store or the API is away
+  }
+}
+
