@@ -38,7 +38,8 @@ from workers.tools import Tools
 from workers.worker import QueueWorker
 
 _ALL = "all"
-_OUTAGE_ATTEMPTS = 60
+_OUTAGE_ATTEMPTS = 240
+"""Half-second tries: a job that runs while Redis is away for two minutes runs once."""
 _PAUSE_S = 1.0
 
 log = structlog.get_logger(__name__)
@@ -120,13 +121,15 @@ def _serve(
 ) -> None:
     """Work until stopped: waits for Redis however long, and starts over after an outage."""
     while _reachable(probe, stop):
+        worker = None
         try:
             worker = make_worker()
             log.info("worker_started", name=worker.name)
             worker.serve()
         except redis.RedisError as error:
             log.warning("worker_interrupted", error=str(error))
-        else:
+        if worker is not None:
+            worker.abandon()
             if worker.stopping:
                 log.info("worker_stopped", name=worker.name)
                 return

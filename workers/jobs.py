@@ -43,7 +43,7 @@ KINDS: Mapping[str, Handler] = MappingProxyType(
 
 _UNLIMITED = 2**31
 """RQ counts returned retries too; ``workers.retry`` alone decides when they end."""
-_COMMIT_TRIES = 120
+_COMMIT_TRIES = 240
 _COMMIT_PAUSE_S = 0.5
 
 log = structlog.get_logger(__name__)
@@ -158,7 +158,7 @@ class JobRunner:
 
 
 async def _commit(tools: Tools, job_id: str, result: Mapping[str, object]) -> None:
-    """Store the result, through an outage of Redis of up to a minute of real time."""
+    """Store the result, through an outage of Redis of up to two minutes of real time."""
     for attempt in range(_COMMIT_TRIES):
         try:
             await tools.results.commit(job_id, result)

@@ -19,6 +19,7 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from types import FrameType
 from typing import Any
 
@@ -44,7 +45,7 @@ WORKER_TTL_S = 30
 MONITORING_S = 5
 MAINTENANCE_S = 10
 _HEARTBEAT_TTL_S = 30
-_DEQUEUE_S = 5
+_DEQUEUE_S = 2
 _LOCK_S = 30
 _CANCEL_S = 3.5
 _LEAVE_S = 4.5
@@ -142,7 +143,7 @@ class QueueWorker(Worker):
 
     @property
     def dequeue_timeout(self) -> int:
-        """How long one wait for a job lasts; maintenance is looked at between two."""
+        """How long one wait for a job lasts; what waits for a time is looked at between two."""
         return _DEQUEUE_S
 
     def get_heartbeat_ttl(self, job: Job, working_time: float = 0.0) -> int:  # noqa: ARG002
@@ -155,11 +156,20 @@ class QueueWorker(Worker):
 
     # Maintenance
 
+    @property
+    def should_run_maintenance_tasks(self) -> bool:
+        """Always: it looks itself at what is due."""
+        return True
+
     def run_maintenance_tasks(self) -> None:
-        """Recover what dead workers left, queue what has waited its time, and our chores."""
+        """Between two waits: queue what has waited its time; less often, recover what was left."""
+        for queue in self.queues:
+            self._queue_due(queue)
+        cleaned_at: datetime | None = self.last_cleaned_at
+        if cleaned_at is not None and (now() - cleaned_at).total_seconds() < MAINTENANCE_S:
+            return
         for queue in self.queues:
             self._recover(queue)
-            self._queue_due(queue)
         self._on_maintenance()
         self.last_cleaned_at = now()  # type: ignore[assignment] # RQ declares it None
 
@@ -294,6 +304,14 @@ class QueueWorker(Worker):
 
     def request_force_stop(self, _signum: int, _frame: FrameType | None) -> None:
         """Signal handler: a second signal changes nothing, the end is near."""
+
+    def abandon(self) -> None:
+        """End the job's process after RQ gave up; maintenance finds the job and runs it again."""
+        pid = self.horse_pid
+        if pid:
+            self._signal_job(signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
     def _signal_job(self, signum: int) -> None:
         pid = self.horse_pid
