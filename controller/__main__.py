@@ -70,15 +70,18 @@ async def serve(settings: Settings) -> None:
         await client.aclose()
 
 
+def _checked(settings: Settings) -> Settings:
+    policy_named(settings.controller_config().planner.policy)
+    if settings.redis_url is None:
+        raise Invalid("no Redis: set REDIS_URL, or start everything with `headstart up`")
+    return settings
+
+
 def main() -> int:
     """Start; 2 for a configuration that cannot work, with one line that says why."""
     configure_logging("controller")
     try:
-        settings = load_settings(os.environ)
-        policy_named(settings.controller_config().planner.policy)
-        if settings.redis_url is None:
-            raise Invalid("no Redis: set REDIS_URL, or start everything with `headstart up`")
-        asyncio.run(serve(settings))
+        asyncio.run(serve(_checked(load_settings(os.environ))))
     except Invalid as error:
         print(f"headstart controller: {error}", file=sys.stderr)  # noqa: T201 - for people
         return BAD_CONFIGURATION

@@ -1,16 +1,14 @@
 """Events into the world: the pure reducer that controller and simulator share.
 
-``fold`` takes one event, the other functions one piece of what people set or processes say.
-Each returns a new snapshot. Events may be late or doubled; none may make the world impossible.
+``fold`` takes one event, the other functions what processes say between events. Each returns
+a new snapshot. Events may be late or doubled; none may make the world impossible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from contracts.config import ModelProfile
 from contracts.events import (
     ActionApplied,
     ActionFailed,
@@ -35,12 +33,10 @@ from contracts.ids import ModelId, NodeId, RequestId
 from contracts.messages import GatewayBeat, LoadWanted
 from contracts.plan import LoadModel, Plan, UnloadModel
 from contracts.world import (
-    Mode,
     ModelStatus,
     NodeStatus,
     OpenRequest,
     Residency,
-    Sla,
     WorldSnapshot,
 )
 from controller.lifecycle import Step, applies, follow
@@ -135,50 +131,6 @@ def drop_gateway(world: WorldSnapshot, gateway: str, now_s: float) -> WorldSnaps
         if request.source == gateway:
             world = _close(world, request_id, now_s)
     return world
-
-
-def with_catalogue(
-    world: WorldSnapshot,
-    node: NodeId,
-    models: Iterable[ModelId],
-    profiles: Mapping[ModelId, ModelProfile],
-    footprints: Mapping[ModelId, int],
-) -> WorldSnapshot:
-    """What ``node`` lists now: new models come in cold, missing ones go unless in use.
-
-    A measured footprint stands over LocalAI's estimate, and that over the declared one.
-    """
-    listed = set(models)
-    merged: dict[ModelId, ModelStatus] = {
-        name: status
-        for name, status in world.models.items()
-        if status.node != node or name in listed or status.residency is not Residency.COLD
-    }
-    for name in listed:
-        status = merged.get(name) or ModelStatus(
-            model=name, node=node, residency_since_s=world.taken_at_s
-        )
-        profile = profiles.get(name)
-        footprint = status.footprint_bytes or footprints.get(name)
-        if footprint is None and profile is not None:
-            footprint = profile.footprint_bytes
-        merged[name] = replace(status, footprint_bytes=footprint)
-    nodes = {node: NodeStatus(node=node), **world.nodes}
-    return replace(world, models=merged, nodes=nodes)
-
-
-def with_controls(
-    world: WorldSnapshot, *, mode: Mode, slas: Mapping[ModelId, Sla], pins: Iterable[ModelId]
-) -> WorldSnapshot:
-    """What people set."""
-    pinned = frozenset(pins)
-    models = {
-        name: status
-        if status.pinned == (name in pinned)
-        else replace(status, pinned=name in pinned)
-        for name, status in world.models.items()
-    }
-    return replace(world, mode=mode, slas=dict(slas), models=models)
 
 
 def _received(world: WorldSnapshot, event: RequestReceived) -> WorldSnapshot:

@@ -29,14 +29,13 @@ from contracts.messages import (
 from contracts.plan import PlannerState
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Residency, WorldSnapshot
+from controller.catalogue import with_catalogue, with_controls
 from controller.fold import (
     commit,
     drop_gateway,
     fold,
     fold_beat,
     fold_wanted,
-    with_catalogue,
-    with_controls,
 )
 from controller.following import RETRY_S, follow
 from controller.observer import Catalogue, Observer

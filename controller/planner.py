@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from contracts.config import PlannerConfig
 from contracts.events import LoadCause, UnloadCause
-from contracts.forecasts import Forecasts
+from contracts.forecasts import Forecasts, ForecastStatus
 from contracts.ids import ModelId, NodeId
 from contracts.plan import (
     Action,
@@ -262,16 +262,12 @@ def _expire(draft: _Draft, context: Context, policy: Policy) -> None:
 def _prefetch(draft: _Draft, context: Context, policy: Policy) -> None:
     """At most one model, only beside no other load, only if it beats its victims."""
     cold = tuple(
-        status
-        for status in draft.world.on_node(context.node)
-        if status.residency is Residency.COLD and status.footprint_bytes is not None
+        status for status in draft.world.on_node(context.node) if status.residency is Residency.COLD
     )
-    if not cold or not context.config.prefetch:
-        return
     node_room = _room(draft, context, policy)
-    if node_room.loading:
+    if not cold or not context.config.prefetch or node_room.loading:
         return
-    considered = policy.candidates(context, cold)
+    considered = policy.candidates(context, _judgeable(draft, context, cold))
     ranked = _ranked(draft, context, policy, for_prefetch=True)
     for candidate in considered:
         if candidate.gain <= policy.prefetch_loss(context, ()):
@@ -281,6 +277,25 @@ def _prefetch(draft: _Draft, context: Context, policy: Policy) -> None:
     if considered:
         best = considered[0]
         draft.say(context.node, Outcome.HOLD, Reason.GAIN_TOO_SMALL, best.evidence)
+
+
+def _judgeable(
+    draft: _Draft, context: Context, cold: tuple[ModelStatus, ...]
+) -> tuple[ModelStatus, ...]:
+    """Those of which enough is known to load them ahead of demand; says so of the others."""
+    judged = []
+    for status in cold:
+        forecast = context.forecasts.get(status.model)
+        curve = None if forecast is None else forecast.next_use
+        if status.footprint_bytes is None:
+            draft.say(status.model, Outcome.ABSTAIN, Reason.UNKNOWN_FOOTPRINT)
+        elif curve is not None and curve.status is ForecastStatus.DEGRADED:
+            draft.say(status.model, Outcome.ABSTAIN, Reason.FORECAST_DEGRADED)
+        else:
+            judged.append(status)
+    if judged and not any(context.next_use(status.model) for status in judged):
+        draft.say(context.node, Outcome.ABSTAIN, Reason.NO_FORECAST)
+    return tuple(judged)
 
 
 def _try_prefetch(

@@ -1,0 +1,54 @@
+"""What is declared rather than observed: the models of a node, and what people set. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from contracts.config import ModelProfile
+from contracts.ids import ModelId, NodeId
+from contracts.world import Mode, ModelStatus, NodeStatus, Residency, Sla, WorldSnapshot
+
+
+def with_catalogue(
+    world: WorldSnapshot,
+    node: NodeId,
+    models: Iterable[ModelId],
+    profiles: Mapping[ModelId, ModelProfile],
+    footprints: Mapping[ModelId, int],
+) -> WorldSnapshot:
+    """What ``node`` lists now: new models come in cold, missing ones go unless in use.
+
+    A measured footprint stands over LocalAI's estimate, and that over the declared one.
+    """
+    listed = set(models)
+    merged: dict[ModelId, ModelStatus] = {
+        name: status
+        for name, status in world.models.items()
+        if status.node != node or name in listed or status.residency is not Residency.COLD
+    }
+    for name in listed:
+        status = merged.get(name) or ModelStatus(
+            model=name, node=node, residency_since_s=world.taken_at_s
+        )
+        profile = profiles.get(name)
+        footprint = status.footprint_bytes or footprints.get(name)
+        if footprint is None and profile is not None:
+            footprint = profile.footprint_bytes
+        merged[name] = replace(status, footprint_bytes=footprint)
+    nodes = {node: NodeStatus(node=node), **world.nodes}
+    return replace(world, models=merged, nodes=nodes)
+
+
+def with_controls(
+    world: WorldSnapshot, *, mode: Mode, slas: Mapping[ModelId, Sla], pins: Iterable[ModelId]
+) -> WorldSnapshot:
+    """What people set."""
+    pinned = frozenset(pins)
+    models = {
+        name: status
+        if status.pinned == (name in pinned)
+        else replace(status, pinned=name in pinned)
+        for name, status in world.models.items()
+    }
+    return replace(world, mode=mode, slas=dict(slas), models=models)
