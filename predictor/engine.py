@@ -1,4 +1,9 @@
-"""From events to forecasts, without a clock: the same events give the same forecasts."""
+"""From events to forecasts, without a clock: the same events give the same forecasts.
+
+Called event by event and in lock step where it is simulated: ``observe`` what happened, then
+``tick``, ``renewals`` or ``forecast_now`` for what is expected. Time is what it is told; when
+that goes back, everything later than it is taken as not yet happened.
+"""
 
 from __future__ import annotations
 
@@ -8,122 +13,264 @@ from collections import OrderedDict
 import numpy as np
 
 from contracts.config import PredictorConfig
-from contracts.events import AnyEvent, RequestReceived
-from contracts.forecasts import ForecastStatus, ModelForecast, NextUse
+from contracts.events import (
+    AnyEvent,
+    FirstTokenSent,
+    ModelLoaded,
+    RequestCompleted,
+    RequestReceived,
+)
+from contracts.forecasts import Forecast, ModelForecast, NextUse, Signal
 from contracts.ids import ModelId
-from predictor.models.gap_hazard import Floats
+from predictor.guards import EventFilter
+from predictor.models.decayed_rates import DecayedRates
+from predictor.models.demand import DemandForecaster
+from predictor.models.latency import RecentValues
 from predictor.models.next_use import NextUseForecaster
+from predictor.records import arrival_forecasts, latency_forecasts, next_use_record
+from predictor.windows import Rows
 
 _FIRST_ROWS = 64
-_KNOWN_EVENT_IDS = 65_536
-"""Event ids kept to tell a doubled one: minutes of a busy gateway's traffic."""
-_READY_GAPS = 3.0
-"""From here a model's own gaps outweigh the population's."""
+_NOT_FOUND = 404
+_SLEPT_PUBLISHES = 6
+"""So many renewals missed with no event between: the machine slept, and nobody counted."""
+_STEP_BACK_S = 60.0
+"""Clocks of several gateways differ; only a larger step back is one."""
 
 
 class PredictorEngine:
-    """Learns from every event and says what comes next; time is what it is told.
+    """Learns from every event and says what comes next.
 
     Parameters
     ----------
     config : PredictorConfig
+    signals : bool
+        Whether to forecast counts and latencies too; the next-use curves do not depend on them.
     """
 
-    def __init__(self, config: PredictorConfig) -> None:
+    def __init__(self, config: PredictorConfig, *, signals: bool = True) -> None:
         self._config = config
         self._rows: OrderedDict[ModelId, int] = OrderedDict()
+        self._free: list[int] = []
         self._room = min(_FIRST_ROWS, config.max_models)
+        self._rates = DecayedRates(self._room)
         self._next_use = NextUseForecaster(self._room)
-        self._event_ids: OrderedDict[str, None] = OrderedDict()
-        self._due_s: float | None = None
+        self._demand = DemandForecaster(self._room, self._rates) if signals else None
+        self._latency: dict[ModelId, RecentValues] = {}
+        self._served: set[ModelId] = set()
+        self._published: dict[ModelId, tuple[Forecast, ...]] = {}
+        self._touched: dict[ModelId, None] = {}
+        self._dropped: list[ModelId] = []
+        self._filter = EventFilter()
+        self._newest_s = -math.inf
+        self._now_s = -math.inf
+        self._advanced_s = -math.inf
+        self._ticked_s = -math.inf
         self.forgotten = 0
         """Models that were dropped because there were more than ``max_models``."""
-        self.doubled = 0
-        """Events that had been seen before."""
-        self.rejected = 0
-        """Events whose time is not a finite number."""
+        self.rewinds = 0
+        """How often the clock was found to have been set back."""
 
     @property
     def models(self) -> tuple[ModelId, ...]:
         """The models it knows, longest unseen first."""
         return tuple(self._rows)
 
+    @property
+    def doubled(self) -> int:
+        """Events that had been seen before, and were not counted again."""
+        return self._filter.doubled
+
+    @property
+    def rejected(self) -> int:
+        """Events with an impossible time."""
+        return self._filter.rejected
+
+    @property
+    def too_late(self) -> int:
+        """Arrivals that came after their time was forgotten; the rates know of them."""
+        return 0 if self._demand is None else self._demand.too_late
+
+    @property
+    def resets(self) -> int:
+        """How often a regression had to be started afresh."""
+        return 0 if self._demand is None else self._demand.resets
+
     def observe(self, event: AnyEvent) -> None:
         """Take in one event; doubled ones are counted once."""
-        if not math.isfinite(event.at_s):
-            self.rejected += 1
+        if not self._filter.admits(event):
             return
-        if event.event_id in self._event_ids:
-            self.doubled += 1
+        self._newest_s = max(self._newest_s, event.at_s)
+        match event:
+            case RequestReceived(model=model) if model is not None:
+                self._arrive(model, event.at_s)
+            case FirstTokenSent(model=model) if model is not None:
+                self._served.add(model)
+                self._note(model, Signal.TTFT_S, event.ttft_s)
+            case RequestCompleted(model=model) if model is not None:
+                self._complete(model, event)
+            case ModelLoaded(load_s=load_s) if load_s is not None:
+                self._note(event.model, Signal.LOAD_S, load_s)
+            case _:
+                pass
+
+    def advance(self, now_s: float) -> None:
+        """Let time pass: score and learn what is complete by ``now_s``."""
+        if not math.isfinite(now_s):
             return
-        self._event_ids[event.event_id] = None
-        if len(self._event_ids) > _KNOWN_EVENT_IDS:
-            self._event_ids.popitem(last=False)
-        if isinstance(event, RequestReceived) and event.model is not None:
-            self._next_use.arrive(self._row(event.model), event.at_s)
+        if now_s < max(self._now_s, self._newest_s) - _STEP_BACK_S:
+            self._rewind(now_s)
+        slept = (
+            now_s - max(self._now_s, self._newest_s) > _SLEPT_PUBLISHES * self._config.publish_s
+            and self._now_s > -math.inf
+        )
+        self._now_s = now_s
+        if 0.0 <= now_s - self._advanced_s < self._config.publish_s:
+            return
+        self._advanced_s = now_s
+        rows = self._all_rows()
+        self._next_use.advance(rows, now_s)
+        if self._demand is not None:
+            self._demand.advance(rows, now_s, watched=not slept)
 
     def tick(self, now_s: float) -> tuple[ModelForecast, ...]:
         """All forecasts, when they are due (every ``publish_s``), else none."""
-        due_s = self._due_s
-        if due_s is not None and now_s < due_s <= now_s + self._config.publish_s:
+        self.advance(now_s)
+        if 0.0 <= now_s - self._ticked_s < self._config.publish_s:
             return ()
-        self._due_s = now_s + self._config.publish_s
-        if not self._rows:
-            return ()
-        rows = np.fromiter(self._rows.values(), dtype=np.intp, count=len(self._rows))
-        self._next_use.refresh(rows)
-        curves = self._next_use.curves(rows, now_s)
-        return tuple(
-            ModelForecast(
-                model=model,
-                next_use=self._as_next_use(model, int(rows[i]), now_s, curves[i]),
-                signals=(),
-            )
-            for i, model in enumerate(self._rows)
-        )
+        self._ticked_s = now_s
+        models = tuple(self._rows)
+        self._touched.clear()
+        self._publish_signals(models, now_s)
+        return self._forecasts(models, now_s)
+
+    @property
+    def has_renewals(self) -> bool:
+        """Whether ``renewals`` would give anything."""
+        return bool(self._touched)
+
+    def renewals(self, now_s: float) -> tuple[ModelForecast, ...]:
+        """Fresh forecasts of the models that something came for since they were last given."""
+        models = tuple(model for model in self._touched if model in self._rows)
+        self._touched.clear()
+        return self._forecasts(models, now_s)
 
     def next_use(self, model: ModelId, now_s: float) -> NextUse | None:
         """The curve of one model as of now; None for one without a request so far."""
-        row = self._rows.get(model)
-        if row is None:
-            return None
-        curve = self._next_use.curves(np.array([row], dtype=np.intp), now_s)[0]
-        return self._as_next_use(model, row, now_s, curve)
+        forecast = self.forecast_now(model, now_s)
+        return None if forecast is None else forecast.next_use
 
     def forecast_now(self, model: ModelId, now_s: float) -> ModelForecast | None:
-        """Everything about one model as of now; None for one without a request so far."""
-        next_use = self.next_use(model, now_s)
-        if next_use is None:
+        """One model's fresh curve with its signals; None for one without a request so far."""
+        if model not in self._rows:
             return None
-        return ModelForecast(model=model, next_use=next_use, signals=())
+        self._touched.pop(model, None)
+        return self._forecasts((model,), now_s)[0]
+
+    def take_dropped(self) -> tuple[ModelId, ...]:
+        """Models that it no longer knows, each given once; their forecasts are to be removed."""
+        dropped = tuple(model for model in self._dropped if model not in self._rows)
+        self._dropped.clear()
+        return dropped
+
+    def _arrive(self, model: ModelId, at_s: float) -> None:
+        row = self._row(model)
+        self._touched[model] = None
+        self._rates.add(row, at_s)
+        self._next_use.arrive(row, at_s)
+        if self._demand is not None:
+            self._demand.add(row, at_s)
+
+    def _complete(self, model: ModelId, event: RequestCompleted) -> None:
+        if event.status == _NOT_FOUND and model not in self._served and model in self._rows:
+            # A client made the name up: nothing is learned from it.
+            self._free.append(self._drop(model))
+            return
+        if event.status < 400:
+            self._served.add(model)
+        if event.output_tokens and event.service_s > 0.0:
+            self._note(model, Signal.TOKENS_PER_S, event.output_tokens / event.service_s)
+
+    def _note(self, model: ModelId, signal: Signal, value: float) -> None:
+        if model in self._rows and self._demand is not None:
+            self._latency.setdefault(model, RecentValues()).add(signal, value)
+
+    def _rewind(self, now_s: float) -> None:
+        self.rewinds += 1
+        self._newest_s = now_s
+        self._filter.rewind(now_s)
+        self._rates.rewind(now_s)
+        self._next_use.rewind(now_s)
+        if self._demand is not None:
+            self._demand.rewind(now_s)
+
+    def _all_rows(self) -> Rows:
+        return np.fromiter(self._rows.values(), dtype=np.intp, count=len(self._rows))
+
+    def _forecasts(self, models: tuple[ModelId, ...], now_s: float) -> tuple[ModelForecast, ...]:
+        if not models:
+            return ()
+        rows = np.array([self._rows[model] for model in models], dtype=np.intp)
+        curves = self._next_use.curves(rows, now_s)
+        expires_at_s = now_s + self._config.expires_s
+        records = []
+        for model, row, curve in zip(models, rows.tolist(), curves.tolist(), strict=True):
+            record = next_use_record(
+                model,
+                curve,
+                self._next_use.account(row),
+                made_at_s=now_s,
+                expires_at_s=expires_at_s,
+            )
+            signals = self._published.get(model, ())
+            records.append(ModelForecast(model=model, next_use=record, signals=signals))
+        return tuple(records)
+
+    def _publish_signals(self, models: tuple[ModelId, ...], now_s: float) -> None:
+        if self._demand is None or not models:
+            return
+        expires_at_s = now_s + self._config.expires_s
+        expected = self._demand.forecast(self._all_rows(), now_s)
+        arrivals = arrival_forecasts(models, expected, made_at_s=now_s, expires_at_s=expires_at_s)
+        for model, forecast in zip(models, arrivals, strict=True):
+            latencies = latency_forecasts(
+                model, self._latency.get(model), made_at_s=now_s, expires_at_s=expires_at_s
+            )
+            self._published[model] = (forecast, *latencies)
 
     def _row(self, model: ModelId) -> int:
         row = self._rows.get(model)
         if row is not None:
             self._rows.move_to_end(model)
             return row
-        if len(self._rows) >= self._config.max_models:
-            _, row = self._rows.popitem(last=False)
-            self._next_use.clear(row)
+        if self._free:
+            row = self._free.pop()
+        elif len(self._rows) >= self._config.max_models:
+            row = self._drop(next(iter(self._rows)))
             self.forgotten += 1
         else:
             row = len(self._rows)
-        if row >= self._room:
-            self._room = min(2 * self._room, self._config.max_models)
-            self._next_use.grow(self._room)
+            self._make_room(row)
         self._rows[model] = row
         return row
 
-    def _as_next_use(self, model: ModelId, row: int, now_s: float, curve: Floats) -> NextUse:
-        ready = self._next_use.gaps(row) >= _READY_GAPS
-        return NextUse(
-            model=model,
-            made_at_s=now_s,
-            expires_at_s=now_s + self._config.expires_s,
-            last_arrival_at_s=self._next_use.last_arrival_s(row),
-            cumulative_hazard=tuple(curve.tolist()),
-            method=self._next_use.method,
-            status=ForecastStatus.READY if ready else ForecastStatus.WARMING_UP,
-            brier=None,
-            floor_brier=None,
-        )
+    def _drop(self, model: ModelId) -> int:
+        row = self._rows.pop(model)
+        self._rates.clear(row)
+        self._next_use.clear(row)
+        if self._demand is not None:
+            self._demand.clear(row)
+        for known in (self._latency, self._published, self._touched):
+            known.pop(model, None)
+        self._served.discard(model)
+        self._dropped.append(model)
+        return row
+
+    def _make_room(self, row: int) -> None:
+        if row < self._room:
+            return
+        self._room = min(2 * self._room, self._config.max_models)
+        self._rates.grow(self._room)
+        self._next_use.grow(self._room)
+        if self._demand is not None:
+            self._demand.grow(self._room)

@@ -7,13 +7,9 @@ second matters at a second and a minute matters at an hour.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Rows: TypeAlias = npt.NDArray[np.intp]
+from predictor.windows import Floats, Rows
 
 FINE_RATIO = 1.025
 """Width of a bin: 2.5 % of the age, so a caller that comes each hour is known to 90 s."""

@@ -1,0 +1,71 @@
+"""The predictor process: ``python -m predictor``. Wires adapters to the service, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+import structlog
+
+from adapters.clock import ScaledClock
+from adapters.log_setup import configure_logging
+from adapters.redis_client import connect
+from adapters.redis_events import RedisEventLog
+from adapters.redis_forecasts import RedisForecastStore
+from adapters.settings import Settings, load_settings
+from contracts.errors import Invalid
+from predictor.engine import PredictorEngine
+from predictor.service import PredictorPorts, PredictorService
+
+_log = structlog.get_logger("headstart.predictor")
+
+BAD_CONFIGURATION = 2
+
+
+async def serve(settings: Settings, redis_url: str) -> None:
+    """Run until SIGTERM or SIGINT. Nothing is to be saved: the log holds all there is to know."""
+    config = settings.predictor_config()
+    client = connect(redis_url)
+    service = PredictorService(
+        PredictorEngine(config),
+        PredictorPorts(
+            clock=ScaledClock.from_environment(os.environ),
+            events=RedisEventLog(client),
+            forecasts=RedisForecastStore(client),
+        ),
+        publish_s=config.publish_s,
+    )
+    running = asyncio.create_task(service.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    _log.info("predictor_started", publish_s=config.publish_s, max_models=config.max_models)
+    try:
+        await running
+    except asyncio.CancelledError:
+        _log.info("predictor_stopping")
+    finally:
+        await client.aclose()
+
+
+def main() -> int:
+    """Start; 2 for a configuration that cannot work, with one line that says why."""
+    try:
+        settings = load_settings(os.environ)
+        configure_logging("predictor", json=settings.log_json, level=settings.log_level)
+        asyncio.run(serve(settings, _redis_url(settings)))
+    except Invalid as error:
+        print(f"headstart predictor: {error}", file=sys.stderr)  # noqa: T201 - for people
+        return BAD_CONFIGURATION
+    return 0
+
+
+def _redis_url(settings: Settings) -> str:
+    if settings.redis_url is None:
+        raise Invalid("no Redis: set REDIS_URL, or start everything with `headstart up`")
+    return settings.redis_url
+
+
+if __name__ == "__main__":
+    sys.exit(main())

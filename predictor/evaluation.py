@@ -1,0 +1,126 @@
+"""How good the forecasts have been: each was scored before its outcome taught anything."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from contracts.forecasts import HORIZONS_S, QUANTILE_LEVELS
+from predictor.windows import Floats, Rows
+
+MEMORY_OUTCOMES = 200.0
+"""Older outcomes fade, so that a score speaks of the present."""
+READY_OUTCOMES = 20.0
+"""Before so many outcomes a comparison is chance."""
+_LOSES_BY = 1.02
+"""Degraded when the loss is this much over the floor's; sound again when it is at or below."""
+_HIGH = QUANTILE_LEVELS.index(0.9)
+_LEVELS: Floats = np.array(QUANTILE_LEVELS)
+
+RIVER, LAST_VALUE, SEASONAL, FLOOR = range(4)
+FORECASTERS = 4
+"""``FLOOR`` is whichever naive forecaster was chosen when the forecast was made."""
+
+
+def pinball_loss(quantiles: Floats, outcomes: Floats) -> Floats:
+    """Mean over ``QUANTILE_LEVELS`` of the pinball loss; (n, levels) and (n,) give (n,)."""
+    over = outcomes[:, None] - quantiles
+    losses: Floats = np.maximum(_LEVELS * over, (_LEVELS - 1.0) * over).mean(axis=1)
+    return losses
+
+
+class ArrivalScores:
+    """Decayed losses by row and horizon, and what follows from them.
+
+    Parameters
+    ----------
+    rows : int
+        Models that there is room for; ``grow`` makes more.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._losses = np.zeros((rows, len(HORIZONS_S), FORECASTERS))
+        self._covered = np.zeros((rows, len(HORIZONS_S)))
+        self._weight = np.zeros((rows, len(HORIZONS_S)))
+        self._weight_seasonal = np.zeros((rows, len(HORIZONS_S)))
+        self._degraded = np.zeros((rows, len(HORIZONS_S)), dtype=bool)
+
+    def grow(self, rows: int) -> None:
+        """Make room for ``rows`` models in all."""
+        more = rows - len(self._weight)
+        self._losses = np.pad(self._losses, ((0, more), (0, 0), (0, 0)))
+        self._covered = np.pad(self._covered, ((0, more), (0, 0)))
+        self._weight = np.pad(self._weight, ((0, more), (0, 0)))
+        self._weight_seasonal = np.pad(self._weight_seasonal, ((0, more), (0, 0)))
+        self._degraded = np.pad(self._degraded, ((0, more), (0, 0)))
+
+    def clear(self, row: int) -> None:
+        """Forget what ``row`` held."""
+        for array in (
+            self._losses,
+            self._covered,
+            self._weight,
+            self._weight_seasonal,
+            self._degraded,
+        ):
+            array[row] = 0
+
+    def learn(self, rows: Rows, horizon: int, quantiles: Floats, outcomes: Floats) -> None:
+        """Outcomes of one horizon.
+
+        Parameters
+        ----------
+        rows, outcomes : (n,)
+        quantiles : (n, forecasters, levels)
+            What each had forecast; not a number where it had no opinion.
+        """
+        fade = 1.0 - 1.0 / MEMORY_OUTCOMES
+        losses = np.stack(
+            [pinball_loss(quantiles[:, f], outcomes) for f in range(FORECASTERS)], axis=1
+        )
+        known = np.isfinite(losses)
+        old = self._losses[rows, horizon]
+        self._losses[rows, horizon] = np.where(known, old * fade + np.nan_to_num(losses), old)
+        covered = outcomes <= quantiles[:, RIVER, _HIGH]
+        self._covered[rows, horizon] = self._covered[rows, horizon] * fade + covered
+        self._weight[rows, horizon] = self._weight[rows, horizon] * fade + 1.0
+        seasonal = self._weight_seasonal[rows, horizon]
+        self._weight_seasonal[rows, horizon] = np.where(
+            known[:, SEASONAL], seasonal * fade + 1.0, seasonal
+        )
+        river, floor = (self._losses[rows, horizon, which] for which in (RIVER, FLOOR))
+        self._degraded[rows, horizon] = np.where(
+            self._degraded[rows, horizon], river > floor, river > _LOSES_BY * floor
+        )
+
+    def ready(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Whether enough outcomes were seen; (n, horizons)."""
+        enough: npt.NDArray[np.bool_] = self._weight[rows] >= READY_OUTCOMES
+        return enough
+
+    def degraded(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Whether the regression loses to the floor; (n, horizons)."""
+        return self._degraded[rows]
+
+    def prefers_seasonal(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Whether yesterday has been the better floor than the last value; (n, horizons)."""
+        weights = np.maximum(self._weight[rows], 1e-9)
+        seasonal_weights = self._weight_seasonal[rows]
+        last_value = self._losses[rows, :, LAST_VALUE] / weights
+        seasonal = self._losses[rows, :, SEASONAL] / np.maximum(seasonal_weights, 1e-9)
+        better: npt.NDArray[np.bool_] = (seasonal_weights >= READY_OUTCOMES) & (
+            seasonal < last_value
+        )
+        return better
+
+    def mean_loss(self, rows: Rows, forecaster: int) -> Floats:
+        """Decayed mean pinball loss, not a number before the first outcome; (n, horizons)."""
+        weights = self._weight[rows]
+        return np.where(
+            weights > 0.0, self._losses[rows, :, forecaster] / np.maximum(weights, 1e-9), np.nan
+        )
+
+    def coverage(self, rows: Rows) -> Floats:
+        """Share of outcomes at or under the 0.9 quantile, as ``mean_loss``."""
+        weights = self._weight[rows]
+        return np.where(weights > 0.0, self._covered[rows] / np.maximum(weights, 1e-9), np.nan)

@@ -1,0 +1,62 @@
+"""Which events count: not the doubled ones, nor those from a clock gone mad."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+
+from contracts.events import AnyEvent
+
+_KNOWN_IDS = 65_536
+"""Ids kept to tell a doubled event: minutes of a busy gateway's traffic."""
+_JUMP_S = 86_400.0
+"""A lone event more than a day ahead of all others is a wrong clock; two in a row are time."""
+
+
+class EventFilter:
+    """Keeps what it has seen, within bounds.
+
+    Attributes
+    ----------
+    doubled, rejected : int
+        Events turned away so far: seen before, or with an impossible time.
+    """
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._newest_s = -math.inf
+        self._ahead_s: float | None = None
+        self.doubled = 0
+        self.rejected = 0
+
+    def admits(self, event: AnyEvent) -> bool:
+        """Whether ``event`` is new and its time can be true."""
+        if event.event_id in self._ids:
+            self.doubled += 1
+            return False
+        if not self._is_possible(event.at_s):
+            self.rejected += 1
+            return False
+        self._ids[event.event_id] = None
+        if len(self._ids) > _KNOWN_IDS:
+            self._ids.popitem(last=False)
+        return True
+
+    def rewind(self, now_s: float) -> None:
+        """The clock was set back to ``now_s``."""
+        self._newest_s = min(self._newest_s, now_s)
+        self._ahead_s = None
+
+    def _is_possible(self, at_s: float) -> bool:
+        if not math.isfinite(at_s) or at_s < 0.0:
+            return False
+        if at_s <= self._newest_s + _JUMP_S or self._newest_s == -math.inf:
+            self._newest_s = max(self._newest_s, at_s)
+            self._ahead_s = None
+            return True
+        if self._ahead_s is not None and abs(at_s - self._ahead_s) <= _JUMP_S:
+            self._newest_s = at_s
+            self._ahead_s = None
+            return True
+        self._ahead_s = at_s
+        return False

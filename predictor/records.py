@@ -1,0 +1,143 @@
+"""Forecasts as the records that others read. What is not a number stops here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from contracts.forecasts import (
+    HORIZONS_S,
+    Forecast,
+    ForecastStatus,
+    HorizonForecast,
+    NextUse,
+    Signal,
+)
+from contracts.ids import ModelId
+from predictor.models import latency
+from predictor.models.demand import METHODS, DemandForecasts
+from predictor.models.latency import RecentValues
+from predictor.models.next_use import CurveAccount
+
+
+def next_use_record(
+    model: ModelId,
+    curve: Sequence[float],
+    account: CurveAccount,
+    *,
+    made_at_s: float,
+    expires_at_s: float,
+) -> NextUse:
+    """One model's next-use curve."""
+    return NextUse(
+        model=model,
+        made_at_s=made_at_s,
+        expires_at_s=expires_at_s,
+        last_arrival_at_s=account.last_arrival_at_s,
+        cumulative_hazard=tuple(curve),
+        method=account.method,
+        status=account.status,
+        brier=account.brier,
+        floor_brier=account.floor_brier,
+    )
+
+
+def arrival_forecasts(
+    models: Sequence[ModelId],
+    expected: DemandForecasts,
+    *,
+    made_at_s: float,
+    expires_at_s: float,
+) -> tuple[Forecast, ...]:
+    """The arrivals of each of ``models``, in the same order."""
+    columns = [
+        column.tolist()
+        for column in (
+            expected.means,
+            expected.quantiles,
+            expected.chosen,
+            expected.ready,
+            expected.degraded,
+            expected.losses,
+            expected.floor_losses,
+            expected.coverage,
+        )
+    ]
+    return tuple(
+        Forecast(
+            model=model,
+            signal=Signal.ARRIVALS,
+            made_at_s=made_at_s,
+            expires_at_s=expires_at_s,
+            horizons=tuple(
+                HorizonForecast(
+                    horizon_s=horizon_s,
+                    mean=mean,
+                    quantiles=tuple(quantiles),
+                    method=METHODS[chosen],
+                    status=_status(ready=ready, degraded=degraded),
+                    loss=_known(loss),
+                    floor_loss=_known(floor_loss),
+                    coverage_ratio=_known(coverage),
+                )
+                for (
+                    horizon_s,
+                    mean,
+                    quantiles,
+                    chosen,
+                    ready,
+                    degraded,
+                    loss,
+                    floor_loss,
+                    coverage,
+                ) in zip(HORIZONS_S, *row, strict=True)
+            ),
+        )
+        for model, *row in zip(models, *columns, strict=True)
+    )
+
+
+def latency_forecasts(
+    model: ModelId,
+    values: RecentValues | None,
+    *,
+    made_at_s: float,
+    expires_at_s: float,
+) -> tuple[Forecast, ...]:
+    """Times and speeds of which at least one value was seen; they hold for any horizon."""
+    if values is None:
+        return ()
+    return tuple(
+        Forecast(
+            model=model,
+            signal=signal,
+            made_at_s=made_at_s,
+            expires_at_s=expires_at_s,
+            horizons=(
+                HorizonForecast(
+                    horizon_s=HORIZONS_S[-1],
+                    mean=values.mean(signal),
+                    quantiles=values.quantiles(signal),
+                    method=latency.METHOD,
+                    status=_status(
+                        ready=values.count(signal) >= latency.READY_VALUES, degraded=False
+                    ),
+                    loss=None,
+                    floor_loss=None,
+                    coverage_ratio=None,
+                ),
+            ),
+        )
+        for signal in latency.SIGNALS
+        if values.count(signal)
+    )
+
+
+def _status(*, ready: bool, degraded: bool) -> ForecastStatus:
+    if not ready:
+        return ForecastStatus.WARMING_UP
+    return ForecastStatus.DEGRADED if degraded else ForecastStatus.READY
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
