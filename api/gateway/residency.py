@@ -170,6 +170,11 @@ class RouteBook:
         self._seen[model] = _Seen(at_s=now_s, residency=Residency.HOT, node=node)
         self._note_load_time(model, load_s)
 
+    def is_own_load(self, model: ModelId) -> bool:
+        """Whether it is resident since this gateway loaded it, as far as is known."""
+        seen = self._seen.get(model)
+        return seen is not None and seen.residency is Residency.HOT
+
     def note_failed(
         self, model: ModelId, node: NodeId, *, now_s: float, retry_after_s: float | None
     ) -> None:

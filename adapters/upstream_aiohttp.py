@@ -1,0 +1,196 @@
+"""LocalAI's data path over aiohttp: implements ``contracts.upstream.Upstream``.
+
+Bytes are relayed as they are: nothing is decompressed, no header is added, no redirect is
+followed, and there is no time limit but that of connecting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from typing import NoReturn
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from contracts.errors import Invalid
+from contracts.upstream import Broken, OutgoingRequest, RawHeaders, Unanswered, Unreachable
+
+KEEPALIVE_REAL_S = 15.0
+"""Idle connections are kept so long: shorter than servers do, so that none is used stale."""
+
+_SKIPPED_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+_MAX_HEAD_BYTES = 65_536
+_READ_BYTES = 65_536
+_LARGE_BODY_BYTES = 1_048_576
+
+
+class AiohttpUpstream:
+    """One LocalAI.
+
+    Parameters
+    ----------
+    url : str
+        Its address, ``http://`` or ``https://``, with a path in front where it has one.
+    connect_timeout_s : float
+        Real seconds that a connection may take.
+    """
+
+    def __init__(self, url: str, *, connect_timeout_s: float = 5.0) -> None:
+        self._base = url.rstrip("/")
+        parsed = URL(self._base)
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise Invalid(f'"{url}" is no address of a LocalAI: it must begin with http://')
+        self._host, self._is_tls = parsed.host, parsed.scheme == "https"
+        self._port = parsed.port or (443 if self._is_tls else 80)
+        self._prefix = parsed.raw_path.rstrip("/")
+        self._connect_timeout_s = connect_timeout_s
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, request: OutgoingRequest) -> AiohttpResponse:
+        """Send, and wait for the answer's head; see ``contracts.upstream.Upstream``."""
+        session = self._session or self._open_session()
+        headers: CIMultiDict[str] = CIMultiDict(
+            (_text(name), _text(value)) for name, value in request.headers
+        )
+        body = request.body
+        if isinstance(body, bytes) and len(body) > _LARGE_BODY_BYTES:
+            body = _pieces(body)
+        try:
+            response = await session.request(
+                request.method,
+                URL(self._base + request.target.decode("ascii"), encoded=True),
+                headers=headers,
+                data=body,
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            self._raise(error)
+        return AiohttpResponse(response)
+
+    async def open_tunnel(self) -> SocketTunnel:
+        """A fresh connection of its own, for bytes that are relayed as they are."""
+        context = ssl.create_default_context() if self._is_tls else None
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                reader, writer = await asyncio.open_connection(
+                    self._host, self._port, ssl=context, limit=_READ_BYTES
+                )
+        except TimeoutError:
+            raise Unanswered(f"{self._host}:{self._port} did not take the connection") from None
+        except OSError as error:
+            self._raise(error)
+        return SocketTunnel(reader, writer, prefix=self._prefix.encode("ascii"))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        self._session = aiohttp.ClientSession(
+            auto_decompress=False,
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_REAL_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            max_field_size=_MAX_HEAD_BYTES,
+            max_line_size=_MAX_HEAD_BYTES,
+            read_bufsize=_READ_BYTES,
+            requote_redirect_url=False,
+            skip_auto_headers=_SKIPPED_HEADERS,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout_s),
+            trust_env=False,
+        )
+        return self._session
+
+    def _raise(self, error: Exception) -> NoReturn:
+        where = f"{self._host}:{self._port}"
+        if isinstance(error, aiohttp.ServerTimeoutError):
+            raise Unanswered(f"{where} did not take the connection") from error
+        if isinstance(error, aiohttp.ClientConnectorError | ConnectionRefusedError):
+            raise Unreachable(f"{where}: {_reason(error)}") from error
+        raise Broken(f"{where}: {_reason(error)}") from error
+
+
+class AiohttpResponse:
+    """An answer whose head has come."""
+
+    __slots__ = ("_response",)
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    @property
+    def status(self) -> int:
+        """Its status."""
+        return self._response.status
+
+    @property
+    def headers(self) -> RawHeaders:
+        """As they came."""
+        return self._response.raw_headers
+
+    async def read(self) -> bytes:
+        """The next bytes as soon as there are any, b"" at the end."""
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise Broken(_reason(error)) from error
+
+    def close(self) -> None:
+        """Let go of it; before its end this cuts the connection."""
+        self._response.close()
+
+
+class SocketTunnel:
+    """A connection whose bytes are relayed as they are."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, prefix: bytes = b""
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.prefix = prefix
+
+    async def read(self) -> bytes:
+        """The next bytes, b"" at the end."""
+        try:
+            return await self._reader.read(_READ_BYTES)
+        except OSError as error:
+            raise Broken(_reason(error)) from error
+
+    async def write(self, data: bytes) -> None:
+        """Send; returns when there is room for more."""
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError as error:
+            raise Broken(_reason(error)) from error
+
+    def close(self) -> None:
+        """Cut it."""
+        self._writer.close()
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    view = memoryview(body)
+    for start in range(0, len(view), _READ_BYTES):
+        yield bytes(view[start : start + _READ_BYTES])
+
+
+def _text(value: bytes) -> str:
+    """As aiohttp wants it: it writes UTF-8, so that is what valid UTF-8 is read as."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

@@ -1,0 +1,111 @@
+"""The gateway process: ``python -m api.gateway``. Wires adapters to the service, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack
+
+import structlog
+
+from adapters.clock import ScaledClock
+from adapters.localai import LocalAIServer
+from adapters.log_setup import configure_logging
+from adapters.redis_client import connect
+from adapters.redis_events import RedisEventLog
+from adapters.redis_load_lock import RedisLoadLock
+from adapters.redis_mailbox import to_controller, to_gateways
+from adapters.redis_stores import RedisSnapshotStore
+from adapters.settings import Settings, load_settings
+from adapters.upstream_aiohttp import AiohttpUpstream
+from api.gateway.server import GatewayServer, bind
+from api.gateway.service import GatewayPorts, GatewayService
+from contracts.errors import Invalid
+from contracts.ids import GatewayId
+
+_log = structlog.get_logger("gateway")
+
+BAD_CONFIGURATION = 2
+
+
+async def serve(settings: Settings, listening: socket.socket) -> None:
+    """Run until SIGTERM or SIGINT, then let running requests end."""
+    config = settings.gateway_config()
+    clock = ScaledClock.from_environment(os.environ)
+    gateway = GatewayId(f"gateway-{os.getpid()}-{secrets.token_hex(4)}")
+    async with AsyncExitStack() as stack:
+        servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
+        for localai in servers.values():
+            stack.push_async_callback(localai.close)
+        ports = GatewayPorts(
+            clock=clock,
+            upstreams={
+                node.node: AiohttpUpstream(node.url, connect_timeout_s=config.connect_timeout_s)
+                for node in config.nodes
+            },
+            servers=dict(servers),
+        )
+        if settings.redis_url is not None:
+            client = connect(settings.redis_url)
+            stack.push_async_callback(client.aclose)
+            ports = GatewayPorts(
+                clock=clock,
+                upstreams=ports.upstreams,
+                servers=ports.servers,
+                events=RedisEventLog(client),
+                to_controller=to_controller(client),
+                to_gateways=to_gateways(client),
+                snapshots=RedisSnapshotStore(client),
+                load_lock=RedisLoadLock(client),
+            )
+        service = GatewayService(gateway, config, ports)
+        server = GatewayServer(service.app, grace_real_s=config.shutdown_grace_s / clock.scale)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, server.stop)
+        await service.start()
+        host, port = listening.getsockname()[:2]
+        _log.info(
+            "gateway_started",
+            gateway=gateway,
+            host=host,
+            port=port,
+            localai=[node.url for node in config.nodes],
+            redis=settings.redis_url is not None,
+        )
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            _log.info("gateway_stopping")
+            await service.stop()
+
+
+def main() -> int:
+    """Start; 2 for a configuration that cannot work, with one line that says why."""
+    configure_logging("gateway")
+    try:
+        settings = load_settings(os.environ)
+        listening = bind(settings.gateway_config())
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve(settings, listening))
+    except Invalid as error:
+        print(f"headstart gateway: {error}", file=sys.stderr)  # noqa: T201 - for people
+        return BAD_CONFIGURATION
+    return 0
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """uvloop, where it is there."""
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    loop: type[asyncio.AbstractEventLoop] = uvloop.Loop
+    return loop
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The gateway as one plain ASGI callable: own paths, keys, and who serves what."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Mapping
+from typing import Any
+
+from api.gateway.body import RequestBody
+from api.gateway.caller import Caller, CallerLeft, Receive, Send
+from api.gateway.detect import ApiStyle, lists_models, match_path
+from api.gateway.headers import RequestHead, presented_keys
+from api.gateway.inference import InferenceDesk
+from api.gateway.metrics import GatewayMetrics
+from api.gateway.own_paths import OWN_PREFIX, OwnPaths
+from api.gateway.problems import Problem, body_too_large, unauthorized
+from api.gateway.proxy import AnswerCut, Relay
+from api.gateway.recognition import Recogniser
+from api.gateway.telemetry import Telemetry
+from api.gateway.websockets import WebsocketDesk
+from contracts.config import GatewayConfig
+from contracts.events import IntentKind, IntentSignal
+
+Scope = Mapping[str, Any]
+
+_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""LocalAI's own probes need no key, and neither do ours."""
+
+
+class GatewayApp:
+    """Serves everything that comes in."""
+
+    def __init__(
+        self,
+        *,
+        config: GatewayConfig,
+        desk: InferenceDesk,
+        websockets: WebsocketDesk,
+        relay: Relay,
+        own: OwnPaths,
+        recogniser: Recogniser,
+        telemetry: Telemetry,
+        metrics: GatewayMetrics,
+    ) -> None:
+        self._config = config
+        self._keys = tuple(key.encode() for key in config.keys)
+        self._desk = desk
+        self._websockets = websockets
+        self._relay = relay
+        self._own = own
+        self._recogniser = recogniser
+        self._telemetry = telemetry
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI's entry: ``http`` and ``websocket`` (of ``tunnel.TunnelProtocol``)."""
+        head = _head(scope)
+        if scope["type"] == "websocket":
+            problem = None if self._may_enter(head) else unauthorized()
+            await self._websockets.serve(head, receive, send, problem)
+            return
+        caller = Caller(receive, send)
+        try:
+            await self._serve(head, caller)
+        except (CallerLeft, asyncio.CancelledError):
+            if not caller.has_left:
+                raise
+            caller.resume()
+        except AnswerCut:
+            # To return without the answer's end makes the server cut the connection.
+            pass
+        finally:
+            caller.let_go()
+
+    async def _serve(self, head: RequestHead, caller: Caller) -> None:
+        style = ApiStyle.OTHER
+        try:
+            if head.path.startswith(OWN_PREFIX):
+                await self._own.serve(head, caller)
+                return
+            path = match_path(head.method, head.path)
+            style = ApiStyle.OTHER if path is None else path.style
+            if not self._may_enter(head):
+                raise unauthorized()
+            length = head.content_length
+            if length is not None and length > self._config.max_body_bytes:
+                raise body_too_large(self._config.max_body_bytes)
+            if path is not None:
+                await self._desk.serve(head, path, caller)
+            else:
+                await self._pass_through(head, caller)
+        except Problem as problem:
+            if caller.is_over:
+                return
+            if caller.has_answer:
+                raise AnswerCut(problem.message) from problem
+            self._metrics.refused(problem.type)
+            await caller.refuse(problem, style)
+
+    async def _pass_through(self, head: RequestHead, caller: Caller) -> None:
+        """All that makes no answer out of a model: no use, no demand, never held back."""
+        if lists_models(head.method, head.path):
+            self._telemetry.emit(
+                IntentSignal(
+                    **self._telemetry.stamp(),
+                    client=self._recogniser.client_digest(head),
+                    kind=IntentKind.MODELS_LISTED,
+                    model=None,
+                )
+            )
+        body = None
+        if head.has_body:
+            body = RequestBody(
+                caller,
+                limit_bytes=self._config.max_body_bytes,
+                spool_bytes=self._config.spool_bytes,
+            )
+        else:
+            caller.watch()
+        response = await self._relay.send(head, body, self._relay.node_for(None))
+        self._metrics.passed(response.status)
+        await self._relay.answer(response, caller)
+
+    def _may_enter(self, head: RequestHead) -> bool:
+        """Whether the gateway holds no keys, or the caller shows one of them."""
+        if not self._keys or head.path in _OPEN_PATHS:
+            return True
+        if head.method == "OPTIONS" and head.get(b"access-control-request-method") is not None:
+            # Browsers send no key with a preflight.
+            return True
+        shown = presented_keys(head.headers)
+        matches = [hmac.compare_digest(key, one) for key in self._keys for one in shown]
+        return any(matches)
+
+
+def _head(scope: Scope) -> RequestHead:
+    client = scope.get("client")
+    query = scope["query_string"]
+    target = scope["raw_path"] + (b"?" + query if query else b"")
+    return RequestHead(
+        method=scope.get("method", "GET"),
+        path=scope["path"],
+        target=target,
+        query=query,
+        headers=tuple(scope["headers"]),
+        scheme=scope.get("scheme", "http"),
+        client=client[0] if client else None,
+    )

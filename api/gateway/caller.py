@@ -1,0 +1,120 @@
+"""The caller's side of a request: what it sends, whether it is still there, what it gets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+from api.gateway.detect import ApiStyle
+from api.gateway.headers import Header
+from api.gateway.problems import Problem, error_body, error_event, retry_after
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class CallerLeft(Exception):
+    """The caller has closed its connection."""
+
+
+class Caller:
+    """One caller over one request.
+
+    Whoever works for it does so in the task that made this object: when the caller leaves
+    while nobody reads from it, that task is cancelled and ``has_left`` says why.
+    """
+
+    __slots__ = ("_receive", "_send", "_task", "_watcher", "has_left", "is_over", "status")
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._task = asyncio.current_task()
+        self._watcher: asyncio.Task[None] | None = None
+        self.has_left = False
+        self.is_over = False
+        self.status: int | None = None
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether a status line was sent: from then on errors are events, or nothing."""
+        return self.status is not None
+
+    async def read(self) -> tuple[bytes, bool]:
+        """The next piece of the body, and whether more comes. Raises CallerLeft."""
+        message = await self._receive()
+        if message["type"] != "http.request":
+            self.has_left = True
+            raise CallerLeft
+        return message.get("body", b""), message.get("more_body", False)
+
+    def watch(self) -> None:
+        """From now on nobody reads from the caller: cancel the work when it leaves."""
+        if self._watcher is None and not self.is_over:
+            self._watcher = asyncio.get_running_loop().create_task(self._wait_for_leaving())
+
+    def interrupt(self, *, has_left: bool = True) -> None:
+        """Cancel the work, since its caller has left or sends what it may not."""
+        if not self.is_over and self._task is not None:
+            self.has_left = has_left
+            self._task.cancel()
+
+    def resume(self) -> None:
+        """The cancellation was for us, and is dealt with."""
+        if self._task is not None:
+            self._task.uncancel()
+
+    def let_go(self) -> None:
+        """Nothing more is wanted of it."""
+        self.is_over = True
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    async def start(self, status: int, headers: Iterable[Header]) -> None:
+        """Send the status line and the headers."""
+        self.status = status
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": list(headers)}
+        )
+
+    async def give(self, data: bytes) -> None:
+        """Send a piece of the answer; returns when there is room for more."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def finish(self, data: bytes = b"") -> None:
+        """Send the last piece."""
+        # The server reports the end of an answer as a disconnect; it is none.
+        self.let_go()
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def answer(self, status: int, body: bytes, headers: Iterable[Header]) -> None:
+        """Send a whole answer of our own."""
+        await self.start(status, [(b"content-length", b"%d" % len(body)), *headers])
+        await self.finish(body)
+
+    async def refuse(
+        self,
+        problem: Problem,
+        style: ApiStyle,
+        headers: Iterable[Header] = (),
+        *,
+        is_between_events: bool = True,
+    ) -> None:
+        """Say what went wrong: as an answer, or as the last event of one that has begun."""
+        if self.has_answer:
+            event = error_event(problem, style, is_between_events=is_between_events)
+            await self.finish(event)
+            return
+        own = [(b"content-type", b"application/json"), *headers, *problem.headers]
+        if problem.retry_after_s is not None:
+            own.append((b"retry-after", retry_after(problem.retry_after_s)))
+        await self.answer(problem.status, error_body(problem, style), own)
+
+    async def _wait_for_leaving(self) -> None:
+        while not self.is_over:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self.interrupt()
+                return

@@ -1,0 +1,189 @@
+"""Which headers go on, and what is added. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from api.gateway.detect import Headers
+
+Header = tuple[bytes, bytes]
+
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+_KEY_HEADERS = frozenset({b"authorization", b"x-api-key", b"xi-api-key"})
+_OURS = b"x-headstart-"
+_MAX_REQUEST_ID_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHead:
+    """The head of a request, as ASGI gives it.
+
+    Attributes
+    ----------
+    path : str
+        Decoded, without query.
+    target : bytes
+        Path with its escapes, and query: what goes on.
+    client : str or None
+        The address that the connection comes from.
+    """
+
+    method: str
+    path: str
+    target: bytes
+    query: bytes
+    headers: tuple[Header, ...]
+    scheme: str
+    client: str | None
+
+    def get(self, name: bytes) -> bytes | None:
+        """The first value of a header, by its name in lower case."""
+        return next((value for key, value in self.headers if key == name), None)
+
+    @property
+    def content_length(self) -> int | None:
+        """The length that the caller announced; None: not announced."""
+        value = self.get(b"content-length")
+        return int(value) if value is not None and value.isdigit() else None
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a body comes, even an empty one that is announced as chunked."""
+        return bool(self.content_length) or self.get(b"transfer-encoding") is not None
+
+
+def outgoing_headers(
+    head: RequestHead,
+    *,
+    node_key: str | None,
+    drop: Iterable[bytes] = (),
+) -> list[Header]:
+    """What goes to LocalAI: all but hop-by-hop headers and ours, and where it came from.
+
+    ``node_key`` replaces the caller's keys. ``drop`` names further headers to leave out.
+    """
+    left_out = HOP_BY_HOP.union(drop, connection_options(head.headers))
+    kept = []
+    forwarded: dict[bytes, bytes] = {}
+    for name, value in head.headers:
+        if name in left_out or name.startswith(_OURS):
+            continue
+        if node_key is not None and name in _KEY_HEADERS:
+            continue
+        if name == b"x-forwarded-for":
+            before = forwarded.get(name)
+            forwarded[name] = value if before is None else before + b", " + value
+            continue
+        if name in (b"x-forwarded-host", b"x-forwarded-proto"):
+            forwarded.setdefault(name, value)
+            continue
+        kept.append((name, value))
+    if node_key is not None:
+        kept.append((b"authorization", b"Bearer " + node_key.encode()))
+    kept.extend(_forwarded(head, forwarded))
+    return kept
+
+
+def answer_headers(headers: Headers, *, drop: Iterable[bytes] = ()) -> list[Header]:
+    """What of LocalAI's headers goes to the caller; ``drop`` names those that we set."""
+    headers = tuple(headers)
+    left_out = HOP_BY_HOP.union(drop, connection_options(headers))
+    kept = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower not in left_out and not lower.startswith(_OURS):
+            kept.append((lower, value))
+    return kept
+
+
+def connection_options(headers: Headers) -> frozenset[bytes]:
+    """Headers that ``Connection`` declares hop-by-hop."""
+    named = [value for name, value in headers if name.lower() == b"connection"]
+    if not named:
+        return frozenset()
+    options = (option.strip().lower() for value in named for option in value.split(b","))
+    return frozenset(options) - {b"close", b"keep-alive", b""}
+
+
+def content_type(headers: Headers) -> bytes | None:
+    """The answer's media type, in lower case and without parameters."""
+    for name, value in headers:
+        if name.lower() == b"content-type":
+            return value.split(b";", 1)[0].strip().lower()
+    return None
+
+
+def content_encoding(headers: Headers) -> bytes | None:
+    """How the answer's bytes are encoded; None: they are not."""
+    for name, value in headers:
+        if name.lower() == b"content-encoding":
+            bare = value.strip().lower()
+            return None if bare in (b"", b"identity") else bare
+    return None
+
+
+def request_id(head: RequestHead) -> str | None:
+    """The id that the caller sent, if it is one that we can hand on."""
+    value = head.get(b"x-request-id")
+    if value is None or not 0 < len(value) <= _MAX_REQUEST_ID_BYTES:
+        return None
+    text = value.decode("latin-1")
+    return text if text.isascii() and text.isprintable() and " " not in text else None
+
+
+def presented_keys(headers: Headers) -> list[bytes]:
+    """Every key that a request holds, in each of the ways that LocalAI takes one."""
+    keys = []
+    for name, value in headers:
+        if name == b"authorization":
+            keys.append(value.removeprefix(b"Bearer ").strip())
+        elif name in (b"x-api-key", b"xi-api-key"):
+            keys.append(value.strip())
+        elif name == b"cookie":
+            keys.extend(
+                part.strip().removeprefix(b"token=")
+                for part in value.split(b";")
+                if part.strip().startswith(b"token=")
+            )
+        elif name == b"sec-websocket-protocol":
+            # Browsers cannot set headers of a websocket; OpenAI's clients put the key here.
+            keys.extend(
+                part.strip().removeprefix(b"openai-insecure-api-key.")
+                for part in value.split(b",")
+                if part.strip().startswith(b"openai-insecure-api-key.")
+            )
+    return keys
+
+
+def header_text(text: str) -> bytes:
+    """A name as a header's value: what is not printable ASCII is escaped."""
+    return quote(text, safe="!\"#$&'()*+,/:;<=>?@[]^`{|}~ ").encode("ascii")
+
+
+def _forwarded(head: RequestHead, before: dict[bytes, bytes]) -> list[Header]:
+    headers = []
+    chain = before.get(b"x-forwarded-for")
+    if head.client is not None:
+        client = head.client.encode()
+        chain = client if chain is None else chain + b", " + client
+    if chain is not None:
+        headers.append((b"x-forwarded-for", chain))
+    host = before.get(b"x-forwarded-host", head.get(b"host"))
+    if host is not None:
+        headers.append((b"x-forwarded-host", host))
+    headers.append((b"x-forwarded-proto", before.get(b"x-forwarded-proto", head.scheme.encode())))
+    return headers

@@ -1,0 +1,322 @@
+"""One inference request, from its first byte to its one end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from api.gateway.body import RequestBody
+from api.gateway.caller import Caller, CallerLeft
+from api.gateway.detect import ApiStyle, BadHeader, InferencePath, Peek, Wishes, read_wishes
+from api.gateway.headers import (
+    Header,
+    RequestHead,
+    content_encoding,
+    content_type,
+    header_text,
+)
+from api.gateway.meter import RequestMeter
+from api.gateway.metrics import GatewayMetrics
+from api.gateway.problems import Problem, bad_header, upstream_error
+from api.gateway.proxy import (
+    EVENT_STREAM,
+    AnswerCut,
+    Relay,
+    is_plain_event_stream,
+    read_bounded,
+)
+from api.gateway.recognition import Recognised, Recogniser
+from api.gateway.sse import AnswerObserver, Format, answer_format
+from api.gateway.telemetry import Telemetry
+from api.gateway.waiting_room import Pass, Waiter, WaitingRoom
+from contracts.config import GatewayConfig
+from contracts.events import Origin, RequestPhase
+from contracts.ports import Clock
+from contracts.reasons import Reason
+from contracts.upstream import UpstreamResponse
+
+_MAX_ERROR_BYTES = 16_384
+_EXPECT = b"expect"
+_ACCEPT_ENCODING = b"accept-encoding"
+
+
+class InferenceDesk:
+    """Serves inference requests: recognise, admit, relay, and tell how each ended."""
+
+    def __init__(
+        self,
+        *,
+        config: GatewayConfig,
+        recogniser: Recogniser,
+        room: WaitingRoom,
+        relay: Relay,
+        telemetry: Telemetry,
+        metrics: GatewayMetrics,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._recogniser = recogniser
+        self._room = room
+        self._relay = relay
+        self._telemetry = telemetry
+        self._metrics = metrics
+        self._clock = clock
+
+    async def serve(self, head: RequestHead, path: InferencePath, caller: Caller) -> None:
+        """Serve one request. Raises CallerLeft, AnswerCut, or Problem while nothing was said."""
+        body = RequestBody(
+            caller,
+            limit_bytes=self._config.max_body_bytes,
+            spool_bytes=self._config.spool_bytes,
+        )
+        try:
+            wishes = self.wishes(head)
+            request = await self._recogniser.read(head, path, body, wishes)
+            try:
+                await self._metered(head, path, body, request, caller)
+            finally:
+                self._recogniser.forget(request)
+        finally:
+            body.close()
+
+    def wishes(self, head: RequestHead) -> Wishes:
+        """What the caller asks of us. Raises Problem (400)."""
+        try:
+            return read_wishes(head.headers)
+        except BadHeader as error:
+            raise bad_header(error.header, str(error)) from None
+
+    def recognise(self, head: RequestHead, path: InferencePath) -> Recognised:
+        """What a request is that has no body, such as a websocket."""
+        return self._recogniser.recognise(head, path, Peek(), self.wishes(head))
+
+    def open_meter(self, request: Recognised) -> RequestMeter:
+        """Tell that a request was received; it must come to an end."""
+        return RequestMeter(
+            request.subject, telemetry=self._telemetry, metrics=self._metrics, clock=self._clock
+        )
+
+    def answer_headers(
+        self, request: Recognised, passed: Pass | None, problem: Problem | None = None
+    ) -> list[Header]:
+        """What every answer to an inference request says about how it was served."""
+        headers: list[Header] = [(b"x-request-id", request.shown_id.encode())]
+        if request.subject.model is not None:
+            headers.append((b"x-headstart-model", header_text(request.subject.model)))
+        decision: Reason | None = None
+        if passed is not None:
+            if self._config.expose_topology:
+                node = self._relay.node_for(passed.node).node
+                headers.append((b"x-headstart-backend", header_text(node)))
+            headers.append((b"x-headstart-cold", b"true" if passed.is_cold else b"false"))
+            headers.append((b"x-headstart-queue-ms", b"%d" % (passed.queue_wait_s * 1000)))
+            decision = passed.reason
+        if problem is not None and problem.decision is not None:
+            decision = problem.decision
+        if decision is not None:
+            headers.append((b"x-headstart-decision", decision.value.encode()))
+        return headers
+
+    async def _metered(
+        self,
+        head: RequestHead,
+        path: InferencePath,
+        body: RequestBody,
+        request: Recognised,
+        caller: Caller,
+    ) -> None:
+        meter = self.open_meter(request)
+        passed: Pass | None = None
+        try:
+            passed = await self._admit(path, body, request, caller, meter)
+            await self._relayed(head, path, body, request, passed, caller, meter)
+        except Problem as problem:
+            status = caller.status or problem.status
+            meter.failed(status=status, error=problem.type, origin=problem.origin)
+            self._metrics.refused(problem.type)
+            if not caller.is_over:
+                headers = self.answer_headers(request, passed, problem)
+                await caller.refuse(problem, path.style, headers)
+        except AnswerCut:
+            meter.failed(status=caller.status, error="upstream_error", origin=Origin.UPSTREAM)
+            raise
+        except (asyncio.CancelledError, CallerLeft):
+            if caller.has_left:
+                meter.cancelled()
+            else:
+                meter.failed(status=caller.status, error="shutting_down", origin=Origin.GATEWAY)
+            raise
+        finally:
+            if passed is not None:
+                self._room.leave(passed)
+            # Whatever else happens is a bug; still the request has one end.
+            meter.failed(status=caller.status, error="internal_error", origin=Origin.GATEWAY)
+
+    async def _admit(
+        self,
+        path: InferencePath,
+        body: RequestBody,
+        request: Recognised,
+        caller: Caller,
+        meter: RequestMeter,
+    ) -> Pass:
+        subject = request.subject
+        deadline_s = request.wishes.deadline_s
+        entry = self._room.enter(
+            subject.request_id, subject.model, subject.priority, deadline_s=deadline_s
+        )
+        if isinstance(entry, Pass):
+            if body.is_complete:
+                caller.watch()
+            return entry
+        meter.phase = RequestPhase.LOADING if entry.is_cold else RequestPhase.QUEUED
+        async with self._attended(path, body, request, entry, caller):
+            return await self._room.wait(entry)
+
+    @asynccontextmanager
+    async def _attended(
+        self,
+        path: InferencePath,
+        body: RequestBody,
+        request: Recognised,
+        waiter: Waiter,
+        caller: Caller,
+    ) -> AsyncIterator[None]:
+        """While it waits: notice when the caller leaves, and keep its connection alive."""
+        tasks = []
+        if body.is_complete:
+            caller.watch()
+        else:
+            # Reading on is the only way to notice that an uploading caller leaves.
+            tasks.append(asyncio.ensure_future(self._read_on(body, caller)))
+        if request.subject.stream and path.takes_comments and self._config.keepalive_comments:
+            tasks.append(asyncio.ensure_future(self._comment(request, waiter, caller)))
+        try:
+            yield
+        except asyncio.CancelledError:
+            if body.problem is None:
+                raise
+            caller.resume()
+            raise body.problem from None
+        finally:
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+
+    async def _read_on(self, body: RequestBody, caller: Caller) -> None:
+        try:
+            await body.read_all()
+        except CallerLeft:
+            caller.interrupt()
+        except Problem:
+            caller.interrupt(has_left=False)
+        else:
+            caller.watch()
+
+    async def _comment(self, request: Recognised, waiter: Waiter, caller: Caller) -> None:
+        """A comment now and then; the first one makes the status line 200."""
+        model = waiter.ticket.model
+        waited_s = 0.0
+        while True:
+            await self._clock.sleep(self._config.keepalive_s)
+            waited_s += self._config.keepalive_s
+            if not caller.has_answer:
+                await caller.start(200, self._stream_headers(request, waiter))
+            progress = self._room.progress(model, waited_s)
+            expected = (
+                "" if progress.expected_s is None else f" of about {progress.expected_s:.0f} s"
+            )
+            text = f": headstart {progress.state} {progress.elapsed_s or waited_s:.0f} s{expected}"
+            await caller.give(text.encode() + b"\n\n")
+
+    def _stream_headers(self, request: Recognised, waiter: Waiter) -> Iterable[Header]:
+        yield (b"content-type", EVENT_STREAM)
+        yield (b"cache-control", b"no-cache")
+        yield (b"x-accel-buffering", b"no")
+        early = Pass(
+            model=waiter.ticket.model,
+            node=None,
+            is_cold=waiter.is_cold,
+            queue_wait_s=self._clock.monotonic_s() - waiter.ticket.arrived_at_s,
+            reason=Reason.LOADING,
+        )
+        yield from self.answer_headers(request, early)
+
+    async def _relayed(
+        self,
+        head: RequestHead,
+        path: InferencePath,
+        body: RequestBody,
+        request: Recognised,
+        passed: Pass,
+        caller: Caller,
+        meter: RequestMeter,
+    ) -> None:
+        node = self._relay.node_for(passed.node)
+        meter.dispatched(node=node.node, queue_wait_s=passed.queue_wait_s, cold=passed.is_cold)
+        # What was expected has been answered by us; and comments went out unencoded.
+        drop = [_EXPECT] if body.is_complete else []
+        if caller.has_answer:
+            drop.append(_ACCEPT_ENCODING)
+        has_body = head.has_body or body.size_bytes > 0
+        response = await self._relay.send(head, body if has_body else None, node, drop=drop)
+        if caller.has_answer and not is_plain_event_stream(response):
+            raise await _late_error(response)
+        observer = AnswerObserver(path.style, _format_of(response))
+
+        def on_data() -> None:
+            if observer.first_content_at_s is not None:
+                meter.first_content(observer.first_content_at_s)
+
+        await self._relay.answer(
+            response,
+            caller,
+            headers=self.answer_headers(request, passed),
+            observer=observer,
+            on_data=on_data,
+            style=path.style,
+        )
+        _tell_end(meter, observer, response.status)
+
+
+def _tell_end(meter: RequestMeter, observer: AnswerObserver, status: int) -> None:
+    """The answer was relayed to its end; that does not mean that it was a good one."""
+    if status >= 400:
+        origin = Origin.UPSTREAM if status >= 500 else Origin.CLIENT
+        meter.failed(status=status, error=f"http_{status}", origin=origin)
+    elif observer.error is not None:
+        meter.failed(status=status, error="stream_error", origin=Origin.UPSTREAM)
+    elif observer.is_truncated:
+        meter.failed(status=status, error="truncated", origin=Origin.UPSTREAM)
+    else:
+        meter.completed(
+            status=status,
+            input_tokens=observer.input_tokens,
+            output_tokens=observer.output_tokens,
+            answered_by=observer.model,
+        )
+
+
+async def _late_error(response: UpstreamResponse) -> Problem:
+    """LocalAI's error, for a caller whose stream has begun with comments."""
+    status = response.status
+    if status < 400:
+        response.close()
+        return upstream_error("LocalAI answered with something else than a stream.")
+    said = AnswerObserver(ApiStyle.OTHER, Format.DOCUMENT)
+    said.feed(await read_bounded(response, _MAX_ERROR_BYTES), 0.0)
+    said.end(0.0)
+    return Problem(
+        status=status,
+        type="upstream_error",
+        code=f"http_{status}",
+        message=said.error or f"LocalAI answered with status {status}.",
+        origin=Origin.UPSTREAM if status >= 500 else Origin.CLIENT,
+        decision=Reason.UPSTREAM_ERROR,
+    )
+
+
+def _format_of(response: UpstreamResponse) -> Format:
+    return answer_format(content_type(response.headers), content_encoding(response.headers))

@@ -1,0 +1,209 @@
+"""Loads that this gateway orders itself, while no controller answers. The last resort."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from api.gateway.admission import Admission
+from api.gateway.metrics import GatewayMetrics
+from api.gateway.residency import Kind, RouteBook
+from api.gateway.telemetry import Telemetry
+from contracts.errors import HeadstartError, Transient
+from contracts.events import (
+    LoadCause,
+    ModelLoaded,
+    ModelLoadFailed,
+    ModelLoadStarted,
+    ModelUnloaded,
+    UnloadCause,
+)
+from contracts.ids import GatewayId, ModelId, NodeId
+from contracts.ports import Clock, LoadLock, ModelServer
+
+LOCK_HOLD_REAL_S = 30.0
+_RENEW_REAL_S = 10.0
+_ASK_AGAIN_REAL_S = 1.0
+
+_log = structlog.get_logger("gateway")
+
+Ended = Callable[[ModelId, HeadstartError | None], None]
+
+
+class LoneLoads:
+    """One load per model at a time, in a task of its own that no caller's leaving cancels.
+
+    Loads run one after another, so that all who wait for a model are served before the next
+    load may stop it. ``on_end`` hears of each end, with the error of one that failed.
+    """
+
+    def __init__(
+        self,
+        *,
+        owner: GatewayId,
+        servers: Mapping[NodeId, ModelServer],
+        lock: LoadLock | None,
+        book: RouteBook,
+        admission: Admission,
+        telemetry: Telemetry,
+        metrics: GatewayMetrics,
+        clock: Clock,
+    ) -> None:
+        self._owner = owner
+        self._servers = servers
+        self._lock = lock
+        self._book = book
+        self._admission = admission
+        self._telemetry = telemetry
+        self._metrics = metrics
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._tasks: dict[ModelId, asyncio.Task[None]] = {}
+        self.on_end: Ended = lambda _model, _error: None
+
+    def start(self, model: ModelId, node: NodeId) -> None:
+        """Load ``model`` on ``node``; nothing happens while its load runs already."""
+        if model not in self._tasks and node in self._servers:
+            _log.warning("load_without_controller", model=model, node=node)
+            task = asyncio.get_running_loop().create_task(self._run(model, node))
+            self._tasks[model] = task
+
+    def is_running(self, model: ModelId) -> bool:
+        """Whether this gateway loads ``model``."""
+        return model in self._tasks
+
+    async def close(self, grace_s: float) -> None:
+        """Let loads end, since cutting one off makes LocalAI cool down; then cancel them."""
+        tasks = set(self._tasks.values())
+        try:
+            async with self._clock.timeout(grace_s):
+                while any(not task.done() for task in tasks):
+                    await asyncio.wait(tasks)
+        except TimeoutError:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _run(self, model: ModelId, node: NodeId) -> None:
+        error: HeadstartError | None = None
+        try:
+            async with self._turn:
+                if await self._take_lock(model):
+                    renewing = asyncio.get_running_loop().create_task(self._renew_lock(model))
+                    try:
+                        await self._load(model, node)
+                    finally:
+                        renewing.cancel()
+                        await self._release_lock(model)
+        except HeadstartError as failure:
+            error = failure
+        finally:
+            del self._tasks[model]
+            self.on_end(model, error)
+
+    async def _load(self, model: ModelId, node: NodeId) -> None:
+        await self._make_room(model, node)
+        started_s = self._clock.monotonic_s()
+        self._telemetry.emit(
+            ModelLoadStarted(
+                **self._telemetry.stamp(), model=model, node=node, cause=LoadCause.GATEWAY
+            )
+        )
+        try:
+            await self._servers[node].load(model)
+        except HeadstartError as error:
+            retry_after_s = error.retry_after_s if isinstance(error, Transient) else None
+            self._fail(model, node, str(error), retry_after_s)
+            raise
+        except asyncio.CancelledError:
+            self._fail(model, node, "the gateway stops", None)
+            raise
+        load_s = self._clock.monotonic_s() - started_s
+        self._book.note_loaded(model, node, now_s=self._clock.now_s(), load_s=load_s)
+        self._metrics.lone_load("loaded")
+        self._telemetry.emit(
+            ModelLoaded(
+                **self._telemetry.stamp(),
+                model=model,
+                node=node,
+                cause=LoadCause.GATEWAY,
+                load_s=load_s,
+                footprint_bytes=None,
+            )
+        )
+
+    def _fail(self, model: ModelId, node: NodeId, error: str, retry_after_s: float | None) -> None:
+        self._metrics.lone_load("failed")
+        if retry_after_s is not None:
+            now_s = self._clock.now_s()
+            self._book.note_failed(model, node, now_s=now_s, retry_after_s=retry_after_s)
+            self._book.note_message(model, error)
+        self._telemetry.emit(
+            ModelLoadFailed(
+                **self._telemetry.stamp(),
+                model=model,
+                node=node,
+                cause=LoadCause.GATEWAY,
+                error=error[:200],
+                retry_after_s=retry_after_s,
+            )
+        )
+
+    async def _make_room(self, model: ModelId, node: NodeId) -> None:
+        """Stop the longest idle models while the last table says that it does not fit."""
+        for victim in self._book.stoppable(model):
+            if not self._book.missing_bytes(model):
+                return
+            if not self._admission.is_idle(victim.model) or victim.node != node:
+                continue
+            self._book.begin_stop(victim.model)
+            stopped = False
+            try:
+                await self._servers[node].unload(victim.model)
+                stopped = True
+            except HeadstartError as error:
+                _log.warning("model_not_stopped", model=victim.model, error=str(error))
+            finally:
+                self._book.end_stop(victim.model, node, now_s=self._clock.now_s(), stopped=stopped)
+                self.on_end(victim.model, None)
+            if stopped:
+                self._telemetry.emit(
+                    ModelUnloaded(
+                        **self._telemetry.stamp(),
+                        model=victim.model,
+                        node=node,
+                        cause=UnloadCause.GATEWAY,
+                    )
+                )
+
+    async def _take_lock(self, model: ModelId) -> bool:
+        """False: another gateway has loaded it meanwhile. Without a lock we go on alone."""
+        while self._lock is not None:
+            try:
+                if await self._lock.take(model, self._owner, hold_s=LOCK_HOLD_REAL_S):
+                    return True
+            except HeadstartError:
+                return True
+            await self._clock.sleep(_ASK_AGAIN_REAL_S * self._clock.scale)
+            if self._book.standing(model, self._clock.now_s()).kind is not Kind.WAIT:
+                return False
+        return True
+
+    async def _renew_lock(self, model: ModelId) -> None:
+        while self._lock is not None:
+            await self._clock.sleep(_RENEW_REAL_S * self._clock.scale)
+            try:
+                await self._lock.take(model, self._owner, hold_s=LOCK_HOLD_REAL_S)
+            except HeadstartError as error:
+                _log.debug("load_lock_not_renewed", model=model, error=str(error))
+
+    async def _release_lock(self, model: ModelId) -> None:
+        if self._lock is None:
+            return
+        try:
+            await self._lock.release(model, self._owner)
+        except HeadstartError as error:
+            # It frees itself soon.
+            _log.debug("load_lock_not_released", model=model, error=str(error))

@@ -1,0 +1,197 @@
+"""The events and figures of one request; it ends exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from api.gateway.metrics import GatewayMetrics
+from api.gateway.telemetry import Telemetry
+from contracts.events import (
+    FirstTokenSent,
+    Origin,
+    PriorityClass,
+    RequestCancelled,
+    RequestCompleted,
+    RequestDispatched,
+    RequestFailed,
+    RequestPhase,
+    RequestReceived,
+)
+from contracts.ids import ModelId, NodeId, RequestId
+from contracts.ports import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a request is, as its events say it."""
+
+    request_id: RequestId
+    model: ModelId | None
+    operation: str
+    priority: PriorityClass
+    client: str
+    stream: bool
+
+
+class RequestMeter:
+    """Tells telemetry and metrics how one inference request fares.
+
+    Attributes
+    ----------
+    phase : RequestPhase
+        How far it has come.
+    has_ended : bool
+        Whether its one end was told.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_dispatched_s",
+        "_metrics",
+        "_started_s",
+        "_subject",
+        "_telemetry",
+        "has_ended",
+        "phase",
+    )
+
+    def __init__(
+        self, subject: Subject, *, telemetry: Telemetry, metrics: GatewayMetrics, clock: Clock
+    ) -> None:
+        self._subject = subject
+        self._telemetry = telemetry
+        self._metrics = metrics
+        self._clock = clock
+        self._started_s = clock.monotonic_s()
+        self._dispatched_s: float | None = None
+        self.phase = RequestPhase.QUEUED
+        self.has_ended = False
+        telemetry.emit(
+            RequestReceived(
+                **self._telemetry.stamp(),
+                request_id=subject.request_id,
+                model=subject.model,
+                operation=subject.operation,
+                priority=subject.priority,
+                client=subject.client,
+                stream=subject.stream,
+            )
+        )
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it was received."""
+        return self._clock.monotonic_s() - self._started_s
+
+    def dispatched(self, *, node: NodeId, queue_wait_s: float, cold: bool) -> None:
+        """It goes to a node now."""
+        self._dispatched_s = self._clock.monotonic_s()
+        self.phase = RequestPhase.DISPATCHED
+        self._metrics.dispatched(
+            self._subject.model, self._subject.priority, wait_s=queue_wait_s, cold=cold
+        )
+        self._telemetry.emit(
+            RequestDispatched(
+                **self._telemetry.stamp(),
+                request_id=self._subject.request_id,
+                model=self._subject.model,
+                node=node,
+                queue_wait_s=queue_wait_s,
+                cold=cold,
+            )
+        )
+
+    def first_content(self, at_monotonic_s: float) -> None:
+        """The first content has reached the caller."""
+        if self.phase is RequestPhase.STREAMING:
+            return
+        self.phase = RequestPhase.STREAMING
+        ttft_s = at_monotonic_s - self._started_s
+        self._metrics.first_content(self._subject.model, self._subject.priority, ttft_s)
+        self._telemetry.emit(
+            FirstTokenSent(
+                **self._telemetry.stamp(),
+                request_id=self._subject.request_id,
+                model=self._subject.model,
+                ttft_s=ttft_s,
+            )
+        )
+
+    def completed(
+        self,
+        *,
+        status: int,
+        input_tokens: int | None,
+        output_tokens: int | None,
+        answered_by: str | None = None,
+    ) -> None:
+        """The whole answer was relayed; ``answered_by`` is the model that the answer names."""
+        if self.has_ended:
+            return
+        duration_s = self._end("completed", status)
+        self._metrics.tokens(self._subject.model, input_tokens, output_tokens)
+        model = self._subject.model
+        if model is None and answered_by:
+            model = ModelId(answered_by)
+        self._telemetry.emit(
+            RequestCompleted(
+                **self._telemetry.stamp(),
+                request_id=self._subject.request_id,
+                model=model,
+                status=status,
+                duration_s=duration_s,
+                service_s=self._service_s(duration_s),
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+            )
+        )
+
+    def failed(self, *, status: int | None, error: str, origin: Origin) -> None:
+        """The caller got an error, or a stream that ended early."""
+        if self.has_ended:
+            return
+        duration_s = self._end("failed", status)
+        self._telemetry.emit(
+            RequestFailed(
+                **self._telemetry.stamp(),
+                request_id=self._subject.request_id,
+                model=self._subject.model,
+                status=status,
+                error=error,
+                origin=origin,
+                duration_s=duration_s,
+            )
+        )
+
+    def cancelled(self) -> None:
+        """The caller has left."""
+        if self.has_ended:
+            return
+        duration_s = self._end("cancelled", None)
+        self._telemetry.emit(
+            RequestCancelled(
+                **self._telemetry.stamp(),
+                request_id=self._subject.request_id,
+                model=self._subject.model,
+                phase=self.phase,
+                duration_s=duration_s,
+            )
+        )
+
+    def _end(self, outcome: str, status: int | None) -> float:
+        self.has_ended = True
+        duration_s = self.elapsed_s
+        self._metrics.ended(
+            self._subject.model,
+            operation=self._subject.operation,
+            priority=self._subject.priority,
+            outcome=outcome,
+            status=status,
+            duration_s=duration_s,
+        )
+        return duration_s
+
+    def _service_s(self, duration_s: float) -> float:
+        if self._dispatched_s is None:
+            return duration_s
+        return self._clock.monotonic_s() - self._dispatched_s

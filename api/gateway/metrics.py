@@ -1,0 +1,247 @@
+"""Prometheus figures of a gateway, in a registry of their own, with bounded labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from contracts.events import PriorityClass
+from contracts.ids import ModelId
+
+OTHER = "other"
+"""The label of every model that the routing table does not list."""
+
+MAX_MODEL_LABELS = 1_000
+_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 180.0, 600.0)
+
+ChildT = TypeVar("ChildT")
+ChildT_co = TypeVar("ChildT_co", covariant=True)
+
+
+class Readings(Protocol):
+    """What is read at each scrape instead of being counted along."""
+
+    def in_flight(self) -> Mapping[ModelId, int]: ...  # noqa: D102
+
+    def waiting(self) -> Mapping[ModelId, int]: ...  # noqa: D102
+
+    def queued(self) -> Mapping[PriorityClass, int]: ...  # noqa: D102
+
+    def events(self) -> Mapping[str, int]:
+        """Telemetry events written and dropped."""
+        ...
+
+    def table_age_s(self) -> float | None: ...  # noqa: D102
+
+
+class GatewayMetrics:
+    """Counts what passes.
+
+    Parameters
+    ----------
+    is_listed : callable
+        Whether a name is a model of the routing table; all others share one label.
+    """
+
+    def __init__(self, is_listed: Callable[[ModelId], bool]) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+        self._is_listed = is_listed
+        self._labelled: set[str] = set()
+        self._children: dict[tuple[object, ...], object] = {}
+        name, registry = "headstart_gateway", self.registry
+        self._requests = Counter(
+            f"{name}_requests_total",
+            "Inference requests by how they ended.",
+            ("model", "operation", "class", "outcome", "code"),
+            registry=registry,
+        )
+        self._durations = Histogram(
+            f"{name}_request_seconds",
+            "Time from a request's arrival to its end.",
+            ("model", "class"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._first_content = Histogram(
+            f"{name}_first_content_seconds",
+            "Time from a request's arrival to its first content.",
+            ("model", "class"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._waits = Histogram(
+            f"{name}_queue_wait_seconds",
+            "Time that a request waited for a slot or for its model to be loaded.",
+            ("class",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._cold = Counter(
+            f"{name}_cold_requests_total",
+            "Requests whose model was not resident when they came.",
+            ("model",),
+            registry=registry,
+        )
+        self._tokens = Counter(
+            f"{name}_tokens_total",
+            "Tokens as answers told them.",
+            ("model", "direction"),
+            registry=registry,
+        )
+        self._refusals = Counter(
+            f"{name}_refusals_total",
+            "Requests that the gateway answered itself, by the type of its answer.",
+            ("type",),
+            registry=registry,
+        )
+        self._passed = Counter(
+            f"{name}_passed_total",
+            "Requests that are no inference, by LocalAI's answer.",
+            ("code",),
+            registry=registry,
+        )
+        self._lone_loads = Counter(
+            f"{name}_lone_loads_total",
+            "Loads that this gateway ordered since no controller answered.",
+            ("result",),
+            registry=registry,
+        )
+
+    def read_from(self, readings: Readings) -> None:
+        """Add what is read at each scrape."""
+        self.registry.register(_Scraped(readings, self.model_label))
+
+    def render(self) -> bytes:
+        """The exposition text. Slow with many series: call it in a thread."""
+        return generate_latest(self.registry)
+
+    def model_label(self, model: ModelId | None) -> str:
+        """The label of a model: bounded, whatever names callers make up."""
+        if model is None or not self._is_listed(model):
+            return OTHER
+        if model not in self._labelled:
+            if len(self._labelled) >= MAX_MODEL_LABELS:
+                return OTHER
+            self._labelled.add(model)
+        return model
+
+    def dispatched(
+        self, model: ModelId | None, priority: PriorityClass, *, wait_s: float, cold: bool
+    ) -> None:
+        """A request goes to a node."""
+        self._child(self._waits, priority.value).observe(wait_s)
+        if cold:
+            self._child(self._cold, self.model_label(model)).inc()
+
+    def first_content(self, model: ModelId | None, priority: PriorityClass, ttft_s: float) -> None:
+        """The first content of an answer has reached its caller."""
+        self._child(self._first_content, self.model_label(model), priority.value).observe(ttft_s)
+
+    def ended(
+        self,
+        model: ModelId | None,
+        *,
+        operation: str,
+        priority: PriorityClass,
+        outcome: str,
+        status: int | None,
+        duration_s: float,
+    ) -> None:
+        """An inference request has ended."""
+        label, code = self.model_label(model), _code(status)
+        self._child(self._requests, label, operation, priority.value, outcome, code).inc()
+        self._child(self._durations, label, priority.value).observe(duration_s)
+
+    def tokens(
+        self, model: ModelId | None, input_tokens: int | None, output_tokens: int | None
+    ) -> None:
+        """Tokens of one answer; None is not counted."""
+        label = self.model_label(model)
+        if input_tokens:
+            self._child(self._tokens, label, "input").inc(input_tokens)
+        if output_tokens:
+            self._child(self._tokens, label, "output").inc(output_tokens)
+
+    def refused(self, problem_type: str) -> None:
+        """The gateway answered with an error of its own."""
+        self._child(self._refusals, problem_type).inc()
+
+    def passed(self, status: int) -> None:
+        """A request that is no inference was answered."""
+        self._child(self._passed, _code(status)).inc()
+
+    def lone_load(self, result: str) -> None:
+        """A load that this gateway ordered alone has ended."""
+        self._child(self._lone_loads, result).inc()
+
+    def _child(self, metric: _Labelled[ChildT], *labels: str) -> ChildT:
+        """The metric's child, from a cache: three times as fast as asking the metric."""
+        key = (id(metric), *labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        return child  # type: ignore[return-value] # the key holds the metric, so it is its child
+
+
+class _Labelled(Protocol[ChildT_co]):
+    def labels(self, *labelvalues: str) -> ChildT_co: ...
+
+
+class _Scraped(Collector):
+    """Gauges that are true at the moment of the scrape, so that none outlives its model."""
+
+    def __init__(self, readings: Readings, model_label: Callable[[ModelId | None], str]) -> None:
+        self._readings = readings
+        self._model_label = model_label
+
+    def collect(self) -> Iterable[Metric]:
+        yield self._by_model(
+            "headstart_gateway_in_flight",
+            "Requests that LocalAI works on for this gateway.",
+            self._readings.in_flight(),
+        )
+        yield self._by_model(
+            "headstart_gateway_waiting",
+            "Requests that wait for a model.",
+            self._readings.waiting(),
+        )
+        queued = GaugeMetricFamily(
+            "headstart_gateway_queued", "Requests that wait, by class.", labels=("class",)
+        )
+        for priority, count in self._readings.queued().items():
+            queued.add_metric((priority.value,), count)
+        yield queued
+        events = CounterMetricFamily(
+            "headstart_gateway_events", "Telemetry events by their fate.", labels=("result",)
+        )
+        for result, count in self._readings.events().items():
+            events.add_metric((result,), count)
+        yield events
+        age_s = self._readings.table_age_s()
+        age = GaugeMetricFamily(
+            "headstart_gateway_routing_table_age_seconds",
+            "Age of the last routing table; absent where there is none.",
+        )
+        if age_s is not None:
+            age.add_metric((), age_s)
+        yield age
+
+    def _by_model(self, name: str, text: str, counts: Mapping[ModelId, int]) -> Metric:
+        family = GaugeMetricFamily(name, text, labels=("model",))
+        totals: dict[str, int] = {}
+        for model, count in counts.items():
+            label = self._model_label(model)
+            totals[label] = totals.get(label, 0) + count
+        for label, count in totals.items():
+            family.add_metric((label,), count)
+        return family
+
+
+def _code(status: int | None) -> str:
+    if status is None:
+        return "none"
+    return str(status) if 100 <= status < 600 else OTHER

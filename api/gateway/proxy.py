@@ -1,0 +1,219 @@
+"""The relay: a request on to LocalAI, and its answer back, byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from api.gateway.body import RequestBody
+from api.gateway.caller import Caller
+from api.gateway.detect import ApiStyle
+from api.gateway.faults import Fault
+from api.gateway.headers import (
+    Header,
+    RequestHead,
+    answer_headers,
+    content_encoding,
+    content_type,
+    outgoing_headers,
+)
+from api.gateway.problems import Problem, upstream_error, upstream_timeout
+from api.gateway.sse import AnswerObserver
+from contracts.config import GatewayConfig, NodeConfig
+from contracts.errors import Transient
+from contracts.ids import NodeId
+from contracts.ports import Clock
+from contracts.upstream import OutgoingRequest, Unanswered, Upstream, UpstreamResponse
+
+EVENT_STREAM = b"text/event-stream"
+_LINE_STREAM = b"application/x-ndjson"
+_UNBUFFERED: Header = (b"x-accel-buffering", b"no")
+
+
+class AnswerCut(Exception):
+    """An answer broke off where its format has no way to say so: the connection is cut."""
+
+
+class Relay:
+    """Sends to the nodes of a configuration.
+
+    Parameters
+    ----------
+    upstreams : mapping
+        One for each node of the configuration.
+    """
+
+    def __init__(
+        self, config: GatewayConfig, upstreams: Mapping[NodeId, Upstream], clock: Clock
+    ) -> None:
+        self._config = config
+        self._upstreams = upstreams
+        self._clock = clock
+        self._nodes = {node.node: node for node in config.nodes}
+        self.primary = next((node for node in config.nodes if node.primary), config.nodes[0]).node
+        self._faults = {node: Fault("localai_unreachable") for node in self._nodes}
+
+    def node_for(self, node: NodeId | None) -> NodeConfig:
+        """The node to send to: the one that is asked for, where it is configured."""
+        known = self.primary if node is None or node not in self._nodes else node
+        return self._nodes[known]
+
+    def upstream_of(self, node: NodeConfig) -> Upstream:
+        """The way there."""
+        return self._upstreams[node.node]
+
+    def key_for(self, node: NodeConfig) -> str | None:
+        """The key that replaces the caller's.
+
+        Only where this gateway has judged the caller itself: else everybody would come in
+        with our key.
+        """
+        return node.api_key if self._config.keys else None
+
+    async def send(
+        self,
+        head: RequestHead,
+        body: RequestBody | None,
+        node: NodeConfig,
+        *,
+        drop: Iterable[bytes] = (),
+    ) -> UpstreamResponse:
+        """Send the request, and wait for the head of its answer. Raises Problem or CallerLeft."""
+        outgoing = None if body is None else body.outgoing()
+        request = OutgoingRequest(
+            method=head.method,
+            target=head.target,
+            headers=tuple(outgoing_headers(head, node_key=self.key_for(node), drop=drop)),
+            body=outgoing,
+        )
+        fault = self._faults[node.node]
+        try:
+            if body is None or isinstance(outgoing, bytes):
+                async with self._clock.timeout(self._config.first_byte_timeout_s):
+                    response = await self.upstream_of(node).send(request)
+            else:
+                response = await self._send_streamed(node, request, body)
+        except TimeoutError:
+            limit_s = self._config.first_byte_timeout_s
+            raise upstream_timeout(f"LocalAI sent nothing for {limit_s:g} s.") from None
+        except Transient as error:
+            if body is not None:
+                body.raise_early_end()
+            fault.begin(error, node=node.node)
+            if isinstance(error, Unanswered):
+                raise upstream_timeout(f"LocalAI did not take the connection: {error}.") from error
+            raise upstream_error(f"LocalAI could not be reached: {error}.") from error
+        fault.end(node=node.node)
+        return response
+
+    async def answer(
+        self,
+        response: UpstreamResponse,
+        caller: Caller,
+        *,
+        headers: Iterable[Header] = (),
+        observer: AnswerObserver | None = None,
+        on_data: Callable[[], None] = lambda: None,
+        style: ApiStyle = ApiStyle.OTHER,
+    ) -> None:
+        """Relay an answer to its end; ``headers`` are ours and replace LocalAI's.
+
+        What was relayed is shown to ``observer`` afterwards, so that it delays nothing, and
+        then ``on_data`` is called.
+        Raises AnswerCut when the answer broke off without a way to tell the caller, Problem
+        when it broke off and the caller was told.
+        """
+        try:
+            if not caller.has_answer:
+                await self._start(response, caller, headers)
+            while data := await self._next(response, observer):
+                await caller.give(data)
+                if observer is not None:
+                    observer.feed(data, self._clock.monotonic_s())
+                    on_data()
+        except Problem as problem:
+            await self._tell_cut(problem, response, caller, observer, style)
+            raise
+        finally:
+            response.close()
+        if observer is not None:
+            observer.end(self._clock.monotonic_s())
+            on_data()
+        await caller.finish()
+
+    async def _start(
+        self, response: UpstreamResponse, caller: Caller, headers: Iterable[Header]
+    ) -> None:
+        own = list(headers)
+        if content_type(response.headers) == EVENT_STREAM:
+            own.append(_UNBUFFERED)
+        kept = answer_headers(response.headers, drop=[name for name, _ in own])
+        await caller.start(response.status, [*kept, *own])
+
+    async def _next(self, response: UpstreamResponse, observer: AnswerObserver | None) -> bytes:
+        try:
+            async with self._clock.timeout(self._config.between_bytes_timeout_s):
+                return await response.read()
+        except TimeoutError:
+            if observer is not None and observer.is_finished:
+                # All was said; only the connection was left open.
+                return b""
+            limit_s = self._config.between_bytes_timeout_s
+            raise upstream_timeout(f"LocalAI sent nothing more for {limit_s:g} s.") from None
+        except Transient as error:
+            raise upstream_error(f"LocalAI broke off its answer: {error}.") from error
+
+    async def _tell_cut(
+        self,
+        problem: Problem,
+        response: UpstreamResponse,
+        caller: Caller,
+        observer: AnswerObserver | None,
+        style: ApiStyle,
+    ) -> None:
+        """Tell the caller of a stream; of anything else the connection is cut."""
+        kind = content_type(response.headers)
+        is_events = kind == EVENT_STREAM and style is not ApiStyle.OLLAMA
+        is_lines = kind == _LINE_STREAM and style is ApiStyle.OLLAMA
+        if observer is None or not (is_events or is_lines) or content_encoding(response.headers):
+            raise AnswerCut(problem.message) from problem
+        await caller.refuse(problem, style, is_between_events=observer.is_between_events)
+
+    async def _send_streamed(
+        self, node: NodeConfig, request: OutgoingRequest, body: RequestBody
+    ) -> UpstreamResponse:
+        """An upload may take long: the time for the first byte begins when it has gone out."""
+        sending = asyncio.ensure_future(self.upstream_of(node).send(request))
+        try:
+            while True:
+                before_bytes = body.sent_bytes
+                try:
+                    async with self._clock.timeout(self._config.first_byte_timeout_s):
+                        return await asyncio.shield(sending)
+                except TimeoutError:
+                    if body.sent_bytes == before_bytes:
+                        raise
+        finally:
+            if not sending.done():
+                sending.cancel()
+                await asyncio.wait({sending})
+
+
+async def read_bounded(response: UpstreamResponse, limit_bytes: int) -> bytes:
+    """The beginning of an answer, and then it is closed."""
+    pieces: list[bytes] = []
+    try:
+        while (data := await response.read()) and sum(map(len, pieces)) < limit_bytes:
+            pieces.append(data)
+    finally:
+        response.close()
+    return b"".join(pieces)[:limit_bytes]
+
+
+def is_plain_event_stream(response: UpstreamResponse) -> bool:
+    """Whether its bytes can follow on what a stream of ours has begun with."""
+    return (
+        response.status == 200
+        and content_type(response.headers) == EVENT_STREAM
+        and content_encoding(response.headers) is None
+    )

@@ -1,0 +1,92 @@
+"""uvicorn around the app: a socket of our own, signals of our own, a graceful end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import math
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from api.gateway.app import GatewayApp
+from api.gateway.tunnel import TunnelProtocol
+from contracts.config import GatewayConfig
+from contracts.errors import Invalid
+
+KEEPALIVE_REAL_S = 75
+"""Longer than callers' pools keep idle connections, so that none is closed under a request."""
+
+_BACKLOG = 2048
+
+
+def bind(config: GatewayConfig) -> socket.socket:
+    """The listening socket; raises Invalid when the port is taken or the address is not ours."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    where = f"{config.host}:{config.port}"
+    try:
+        listening.bind((config.host, config.port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise Invalid(
+                f"port {config.port} on {config.host} is in use; "
+                "set HEADSTART_GATEWAY_PORT to another one, or stop what listens there"
+            ) from error
+        raise Invalid(f"cannot listen on {where}: {error.strerror}") from error
+    listening.settimeout(0.0)
+    return listening
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn without its own signal handling; ``stop`` asks it to end."""
+
+    def __init__(self, app: GatewayApp, *, grace_real_s: float) -> None:
+        _quieten()
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws=TunnelProtocol,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=KEEPALIVE_REAL_S,
+                timeout_graceful_shutdown=max(1, math.ceil(grace_real_s)),
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the entry point's: uvicorn would raise them again at the end."""
+        yield
+
+    def stop(self) -> None:
+        """Take no more connections and end when the running requests have; twice: at once."""
+        if self.should_exit:
+            self.force_exit = True
+        self.should_exit = True
+
+
+class _NoNoise(logging.Filter):
+    """Drops what uvicorn logs for each odd caller, and for connections that we cut."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "without completing response" not in record.getMessage()
+
+
+def _quieten() -> None:
+    noisy = logging.getLogger("uvicorn.error")
+    noisy.setLevel(logging.ERROR)
+    if not any(isinstance(one, _NoNoise) for one in noisy.filters):
+        noisy.addFilter(_NoNoise())
+    # Odd forms are the callers' business.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)

@@ -1,0 +1,188 @@
+"""One gateway, put together from ports: the app that serves, and what runs beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from api.gateway.admission import Admission
+from api.gateway.app import GatewayApp
+from api.gateway.controller_link import ControllerLink
+from api.gateway.inference import InferenceDesk
+from api.gateway.lone_loads import LoneLoads
+from api.gateway.metrics import GatewayMetrics
+from api.gateway.own_paths import Links, OwnPaths
+from api.gateway.proxy import Relay
+from api.gateway.recognition import Recogniser
+from api.gateway.residency import RouteBook
+from api.gateway.telemetry import Telemetry
+from api.gateway.waiting_room import WaitingRoom
+from api.gateway.websockets import WebsocketDesk
+from contracts.config import GatewayConfig
+from contracts.errors import Invalid
+from contracts.events import PriorityClass
+from contracts.ids import GatewayId, ModelId, NodeId
+from contracts.messages import ToController, ToGateways
+from contracts.ports import Clock, EventLog, LoadLock, Mailbox, ModelServer, SnapshotStore
+from contracts.upstream import Upstream
+
+_log = structlog.get_logger("gateway")
+
+_LEAVING_REAL_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayPorts:
+    """The gateway's ways to the outside. Those that are None need a Redis, and there is none."""
+
+    clock: Clock
+    upstreams: Mapping[NodeId, Upstream]
+    servers: Mapping[NodeId, ModelServer]
+    events: EventLog | None = None
+    to_controller: Mailbox[ToController] | None = None
+    to_gateways: Mailbox[ToGateways] | None = None
+    snapshots: SnapshotStore | None = None
+    load_lock: LoadLock | None = None
+
+
+class GatewayService:
+    """``app`` is the ASGI callable; ``run`` is everything beside it.
+
+    Raises Invalid when the configuration names no LocalAI.
+    """
+
+    def __init__(self, gateway: GatewayId, config: GatewayConfig, ports: GatewayPorts) -> None:
+        if not config.nodes:
+            raise Invalid("no LocalAI is configured: set HEADSTART_LOCALAI_URL")
+        self._config = config
+        self._ports = ports
+        clock = ports.clock
+        self._book = book = RouteBook()
+        self._admission = Admission(config.queue, config.slots)
+        self.telemetry = Telemetry(ports.events, clock, gateway)
+        self._metrics = metrics = GatewayMetrics(book.lists)
+        metrics.read_from(self)
+        self._links = Links(None if ports.to_gateways is None else False)
+        self._lone_loads = LoneLoads(
+            owner=gateway,
+            servers=ports.servers,
+            lock=ports.load_lock,
+            book=book,
+            admission=self._admission,
+            telemetry=self.telemetry,
+            metrics=metrics,
+            clock=clock,
+        )
+        self.room = WaitingRoom(
+            gateway=gateway,
+            config=config,
+            book=book,
+            admission=self._admission,
+            lone_loads=self._lone_loads,
+            to_controller=ports.to_controller,
+            clock=clock,
+        )
+        self.link = ControllerLink(
+            gateway=gateway,
+            book=book,
+            admission=self._admission,
+            room=self.room,
+            to_controller=ports.to_controller,
+            to_gateways=ports.to_gateways,
+            snapshots=ports.snapshots,
+            links=self._links,
+            clock=clock,
+        )
+        self.app = self._make_app(gateway)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin what runs beside the app. The app serves at once, whatever is away."""
+        for job in (self.telemetry.run, *self.link.jobs()):
+            task = asyncio.get_running_loop().create_task(job())
+            task.add_done_callback(_tell_fault)
+            self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """End, after the last request has: write what is left and say goodbye."""
+        await self.room.close()
+        await self._lone_loads.close(self._config.shutdown_grace_s)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        try:
+            async with self._ports.clock.timeout(_LEAVING_REAL_S * self._ports.clock.scale):
+                await self.link.say_goodbye()
+                await self.telemetry.close()
+        except TimeoutError:
+            _log.warning("leaving_unsaid", events_lost=self.telemetry.pending)
+        for upstream in self._ports.upstreams.values():
+            await upstream.close()
+
+    def in_flight(self) -> Mapping[ModelId, int]:
+        """Requests that LocalAI works on for us, by model."""
+        return self._admission.running
+
+    def waiting(self) -> Mapping[ModelId, int]:
+        """Requests that wait, by model."""
+        return self.room.waiting
+
+    def queued(self) -> Mapping[PriorityClass, int]:
+        """Requests that wait, by class."""
+        return self._admission.queued
+
+    def events(self) -> Mapping[str, int]:
+        """Telemetry events by their fate."""
+        return {"written": self.telemetry.written, "dropped": self.telemetry.dropped}
+
+    def table_age_s(self) -> float | None:
+        """Age of the last routing table."""
+        table = self._book.table
+        return None if table is None else max(0.0, self._ports.clock.now_s() - table.made_at_s)
+
+    def _make_app(self, gateway: GatewayId) -> GatewayApp:
+        config, clock = self._config, self._ports.clock
+        # Gateways of one deployment have the same nodes, and others have not.
+        salt = "\0".join(sorted(node.url for node in config.nodes))
+        recogniser = Recogniser(gateway=gateway, book=self._book, salt=salt)
+        relay = Relay(config, self._ports.upstreams, clock)
+        desk = InferenceDesk(
+            config=config,
+            recogniser=recogniser,
+            room=self.room,
+            relay=relay,
+            telemetry=self.telemetry,
+            metrics=self._metrics,
+            clock=clock,
+        )
+        websockets = WebsocketDesk(
+            config=config,
+            desk=desk,
+            recogniser=recogniser,
+            room=self.room,
+            relay=relay,
+            clock=clock,
+        )
+        own = OwnPaths(
+            relay=relay, book=self._book, links=self._links, metrics=self._metrics, clock=clock
+        )
+        return GatewayApp(
+            config=config,
+            desk=desk,
+            websockets=websockets,
+            relay=relay,
+            own=own,
+            recogniser=recogniser,
+            telemetry=self.telemetry,
+            metrics=self._metrics,
+        )
+
+
+def _tell_fault(task: asyncio.Task[None]) -> None:
+    """A job that ends by itself is a bug; the data path goes on without it, but not silently."""
+    if not task.cancelled() and task.exception() is not None:
+        _log.error("gateway_job_failed", exc_info=task.exception())
