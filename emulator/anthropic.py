@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,9 @@ from emulator.openai import EVENT_STREAM
 from emulator.resolve import read_inference_body, resolve_model
 from emulator.serving import Failed, do, serving
 from emulator.work import WORD, Work, tokens_of
+
+PING_S = 3.0
+"""Between two signs of life before the first token."""
 
 
 async def messages(app: Emulator, request: Request, reply: Reply) -> None:
@@ -78,18 +82,31 @@ async def _stream(app: Emulator, reply: Reply, work: Work) -> None:
     await reply.chunk(opening.encode())
     delta = {"index": 0, "delta": {"type": "text_delta", "text": WORD}}
     token = _event("content_block_delta", delta).encode()
+    pinging = asyncio.get_running_loop().create_task(_ping(app, reply))
     try:
         async with serving(app, work) as slot:
-            async for _ in tokens_of(work, slot, app.instance.crash):
+            async for number in tokens_of(work, slot, app.instance.crash):
+                if number == 0:
+                    pinging.cancel()
                 await reply.chunk(token)
     except Failed as failed:
+        pinging.cancel()
         await _fail(reply, failed.failure.message)
         return
+    finally:
+        pinging.cancel()
     await reply.chunk(_event("content_block_stop", {"index": 0}).encode())
     usage = {"input_tokens": 0, "output_tokens": work.tokens}
     closing = _event("message_delta", {"delta": {"stop_reason": "end_turn"}, "usage": usage})
     await reply.chunk((closing + _event("message_stop", {})).encode())
     await reply.end()
+
+
+async def _ping(app: Emulator, reply: Reply) -> None:
+    """Say every few seconds that the stream is alive, while nothing else is said."""
+    while True:
+        await app.clock.sleep(PING_S)
+        await reply.chunk(b'event: ping\ndata: {"type": "ping"}\n\n')
 
 
 async def _fail(reply: Reply, message: str) -> None:

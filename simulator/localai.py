@@ -18,49 +18,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from contracts.world import Residency
-from simulator.cluster import Cluster
 from simulator.localai_effects import (
     CallerId,
     CallKind,
     Done,
     Effect,
-    Record,
     RecordKind,
     RefusalKind,
     Refused,
-    Started,
     StopCause,
 )
+from simulator.localai_loads import LocalAiLoads
 from simulator.localai_state import (
     Call,
     Load,
-    LocalAiConfig,
     ModelFaults,
     ModelState,
     Phase,
     Stop,
-    cooldown_s,
 )
 
-MAX_UNKNOWN_NAMES = 1000
-"""States kept for names that are no model; beyond it those without a cool-down are forgotten."""
 
-
-class LocalAi:
+class LocalAi(LocalAiLoads):
     """One LocalAI instance. Caller numbers are the driver's, unique while a call runs."""
-
-    def __init__(self, cluster: Cluster[CallerId], config: LocalAiConfig | None = None) -> None:
-        self.cluster = cluster
-        self.config = config or LocalAiConfig()
-        self.model_limit = self.config.model_limit
-        self.watchdog_idle_s = self.config.watchdog_idle_s
-        self._states: dict[str, ModelState] = {}
-        self._calls: dict[CallerId, Call] = {}
-        self._program_bytes = 0
-        self._leaked: dict[str, int] = {}
-        self._effects: list[Effect] = []
-        self._active: dict[str, None] = {}
 
     # Calls
 
@@ -113,6 +93,7 @@ class LocalAi:
             self._after_request(call.model, now_s)
         elif self._leads_weights(state, caller):
             self._fail_load(call.model, state, now_s, "context canceled", cancelled=True)
+            self._pump(call.model, state, now_s)
         self._run_due(now_s)
         return self._flush()
 
@@ -129,6 +110,7 @@ class LocalAi:
                 state.stop.ends_at_s = now_s
         elif state.load is not None and state.load.phase is not Phase.ROOM:
             self._fail_load(model, state, now_s, "error reading from server: EOF")
+            self._pump(model, state, now_s)
         self._run_due(now_s)
         return self._flush()
 
@@ -172,23 +154,6 @@ class LocalAi:
         self._states.pop(model, None)
 
     # Questions
-
-    def is_hot(self, model: str) -> bool:
-        """Whether the model can serve now."""
-        return model in self.cluster and self.cluster.residency(model) is Residency.HOT
-
-    def is_pinned(self, model: str) -> bool:
-        """Whether neither limit nor watchdog may evict it."""
-        return model in self._states and self._states[model].pinned
-
-    def listed(self) -> tuple[str, ...]:
-        """Models that LocalAI calls loaded, dead ones included, loading ones not."""
-        ghosts = [name for name, state in self._states.items() if state.ghost_until_s is not None]
-        return (*self.cluster.resident(), *ghosts)
-
-    def is_ghost(self, model: str) -> bool:
-        """Whether LocalAI lists the model while its process is dead."""
-        return model in self._states and self._states[model].ghost_until_s is not None
 
     def cooldown_left_s(self, model: str, now_s: float) -> float:
         """Seconds until a load of the model is tried again; 0 when at once."""
@@ -271,143 +236,6 @@ class LocalAi:
         else:
             self._end(caller, Refused(caller=caller, kind=RefusalKind.NOT_LOADED))
 
-    def _serve(self, caller: CallerId, call: Call, now_s: float) -> None:
-        """The model is hot: a load is done, a request joins the backend's queue."""
-        if call.left:
-            del self._calls[caller]
-        elif call.kind is CallKind.LOAD:
-            self._end(caller, Done(caller=caller))
-        else:
-            call.queued = True
-            self.cluster.arrive(call.model, caller, now_s)
-
-    # Requests
-
-    def _start_ready(self, model: str, now_s: float) -> None:
-        for caller in self.cluster.start_ready(model):
-            call = self._calls[caller]
-            call.queued, call.running = False, True
-            self._answer(Started(caller=caller, cold=call.cold))
-            self._record(RecordKind.REQUEST_STARTED, model, now_s, caller=caller, cold=call.cold)
-
-    def _end_request(self, caller: CallerId, call: Call, now_s: float) -> None:
-        self.cluster.end_request(call.model, caller, now_s)
-        self._start_ready(call.model, now_s)
-
-    def _after_request(self, model: str, now_s: float) -> None:
-        stop = self._state(model).stop
-        if stop is not None and stop.ends_at_s is None and self.cluster.is_idle(model):
-            stop.ends_at_s = now_s + self.config.stop_s
-
-    # Loads
-
-    def _make_room(self, model: str, state: ModelState, now_s: float) -> None:
-        load = state.load
-        assert load is not None
-        evicted, busy = self._enforce_limit(model, now_s)
-        load.attempts += 1
-        if busy and load.attempts < self.config.eviction_retries:
-            load.wake_s = now_s + self.config.eviction_retry_s
-        else:
-            self._begin_load(model, state, now_s, delay_s=evicted * self.config.stop_s)
-
-    def _enforce_limit(self, model: str, now_s: float) -> tuple[int, bool]:
-        """Evict down to the limit; how many went, and whether busy ones are in the way."""
-        if self.model_limit is None:
-            return 0, False
-        listed = self.listed()
-        loading = sum(1 for name in self.cluster.loading() if name != model)
-        excess = len(listed) + loading + 1 - self.model_limit
-        evicted = 0
-        busy = False
-        for victim in sorted(listed, key=lambda name: self.cluster.last_used_s(name) or 0.0):
-            state = self._state(victim)
-            if evicted >= excess:
-                return evicted, False
-            if state.pinned:
-                continue
-            if state.stop is not None or not (
-                self.is_ghost(victim) or self.cluster.is_idle(victim)
-            ):
-                busy = True
-                continue
-            self._unload(victim, state, StopCause.LIMIT, now_s)
-            evicted += 1
-        return evicted, busy and evicted < excess
-
-    def _begin_load(
-        self, model: str, state: ModelState, now_s: float, *, delay_s: float = 0.0
-    ) -> None:
-        load = state.load
-        assert load is not None
-        load.phase = Phase.STARTING
-        load.wake_s = now_s + delay_s + self.config.start_s
-        self._record(RecordKind.LOAD_STARTED, model, now_s, caller=load.leader)
-        if model not in self.cluster:
-            load.error = self.config.unknown_error.format(model=model)
-        elif self.cluster.fits(model):
-            self.cluster.begin_load(model)
-            load.holds_memory = True
-        else:
-            load.error = self.config.memory_error
-
-    def _begin_weights(self, model: str, state: ModelState, now_s: float) -> None:
-        load = state.load
-        assert load is not None
-        load.phase = Phase.WEIGHTS
-        if self._calls[load.leader].left:
-            self._fail_load(model, state, now_s, "context canceled", cancelled=True)
-        elif load.error is not None:
-            self._fail_load(model, state, now_s, load.error)
-        else:
-            faults = state.faults
-            takes_s = self.cluster.spec(model).load_s * faults.load_factor + faults.load_extra_s
-            load.wake_s = math.inf if faults.load_hangs else now_s + takes_s
-
-    def _end_weights(self, model: str, state: ModelState, now_s: float) -> None:
-        if state.faults.load_failures:
-            state.faults = state.faults.one_failure_less()
-            self._fail_load(model, state, now_s, state.faults.load_error)
-            return
-        load = state.load
-        assert load is not None
-        state.load = None
-        state.failures, state.cooldown_until_s, state.healthy_at_s = 0, 0.0, now_s
-        self.cluster.end_load(model, now_s)
-        self._record(RecordKind.LOAD_ENDED, model, now_s, caller=load.leader)
-        for caller in (load.leader, *load.followers):
-            self._serve(caller, self._calls[caller], now_s)
-        self._start_ready(model, now_s)
-        self._pump(model, state, now_s)
-
-    def _fail_load(
-        self, model: str, state: ModelState, now_s: float, error: str, *, cancelled: bool = False
-    ) -> None:
-        load = state.load
-        assert load is not None
-        if load.holds_memory:
-            self.cluster.abort_load(model)
-        state.failures += 1
-        state.cooldown_until_s = now_s + cooldown_s(state.failures)
-        kind = RecordKind.LOAD_CANCELLED if cancelled else RecordKind.LOAD_FAILED
-        self._record(kind, model, now_s, caller=load.leader, cause=error)
-        refused = Refused(caller=load.leader, kind=RefusalKind.LOAD_FAILED, message=error)
-        self._end(load.leader, refused)
-        state.load = None
-        while load.followers and state.load is None:
-            # Those who wait are no new callers: they try again in spite of the cool-down.
-            leader = load.followers.popleft()
-            if self._calls[leader].left and self.config.start_s == 0:
-                del self._calls[leader]  # would start a process and give up at once
-            else:
-                state.load = Load(leader=leader, followers=load.followers)
-                self._begin_load(model, state, now_s)
-        self._pump(model, state, now_s)
-
-    def _leads_weights(self, state: ModelState, caller: CallerId) -> bool:
-        load = state.load
-        return load is not None and load.leader == caller and load.phase is Phase.WEIGHTS
-
     # Stops
 
     def _begin_stop(self, caller: CallerId, model: str, state: ModelState, now_s: float) -> None:
@@ -434,17 +262,6 @@ class LocalAi:
         elif stop.ends_at_s is None and stop.deadline_s <= now_s:
             state.stop = None
             self._end(stop.caller, Refused(caller=stop.caller, kind=RefusalKind.BUSY))
-
-    def _unload(self, model: str, state: ModelState, cause: StopCause, now_s: float) -> None:
-        """Take the model off the list, and out of memory unless it is dead already."""
-        if state.ghost_until_s is not None:
-            state.ghost_until_s = None
-            return
-        self.cluster.unload(model)
-        if state.faults.unload_lies:
-            self._leaked[model] = self.cluster.spec(model).footprint_bytes
-            self._account_others()
-        self._record(RecordKind.UNLOADED, model, now_s, cause=cause)
 
     # Time
 
@@ -508,48 +325,3 @@ class LocalAi:
     def _idle_until_s(self, model: str, idle_s: float) -> float:
         last_used_s = self.cluster.last_used_s(model) or 0.0
         return last_used_s + idle_s + self.config.watchdog_interval_s
-
-    # Inside
-
-    def _state(self, model: str) -> ModelState:
-        state = self._states.get(model)
-        if state is None:
-            self._prune_unknown()
-            state = self._states[model] = ModelState()
-        return state
-
-    def _prune_unknown(self) -> None:
-        if len(self._states) < len(self.cluster) + MAX_UNKNOWN_NAMES:
-            return
-        for name in tuple(self._states):
-            if name not in self.cluster and self._states[name].is_quiet:
-                del self._states[name]
-
-    def _account_others(self) -> None:
-        self.cluster.set_others_bytes(self._program_bytes + sum(self._leaked.values()))
-
-    def _end(self, caller: CallerId, answer: Done | Refused) -> None:
-        if not self._calls.pop(caller).left:
-            self._answer(answer)
-
-    def _answer(self, answer: Started | Done | Refused) -> None:
-        self._effects.append(answer)
-
-    def _record(
-        self,
-        kind: RecordKind,
-        model: str,
-        now_s: float,
-        *,
-        caller: CallerId | None = None,
-        cold: bool | None = None,
-        cause: str | None = None,
-    ) -> None:
-        self._effects.append(
-            Record(kind=kind, at_s=now_s, model=model, caller=caller, cold=cold, cause=cause)
-        )
-
-    def _flush(self) -> tuple[Effect, ...]:
-        effects = tuple(self._effects)
-        self._effects.clear()
-        return effects
