@@ -8,12 +8,14 @@ import secrets
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 
 import structlog
 
 from adapters.clock import ScaledClock
 from adapters.localai import LocalAIServer
 from adapters.log_setup import configure_logging
+from adapters.model_profiles import parse_scheduling_profile
 from adapters.redis_client import connect
 from adapters.redis_decisions import RedisDecisionJournal
 from adapters.redis_events import RedisEventLog
@@ -22,14 +24,30 @@ from adapters.redis_lease import RedisLease
 from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.settings import Settings, load_settings
+from contracts.config import ModelProfile
 from contracts.errors import Invalid
+from contracts.ids import ModelId, NodeId
 from controller.loop import ControlLoop
 from controller.policies.registry import policy_named
-from controller.ports import Ports
+from controller.ports import DeclaredProfile, Ports
 
 _log = structlog.get_logger("headstart.controller")
 
 BAD_CONFIGURATION = 2
+
+
+def declared_by(servers: Mapping[NodeId, LocalAIServer]) -> DeclaredProfile:
+    """Reads ``scheduling_profile`` from model files; a bad one is logged and passed over."""
+
+    async def declared(node: NodeId, model: ModelId) -> ModelProfile | None:
+        text = await servers[node].read_profile(model)
+        try:
+            return None if text is None else parse_scheduling_profile(text, source=f"{model}.yaml")
+        except Invalid as error:
+            _log.warning("scheduling_profile_ignored", model=model, error=str(error))
+            return None
+
+    return declared
 
 
 async def serve(settings: Settings) -> None:
@@ -52,6 +70,7 @@ async def serve(settings: Settings) -> None:
             snapshots=RedisSnapshotStore(client),
             lease=RedisLease(client),
             servers=dict(servers),
+            declared=declared_by(servers),
         ),
         config,
     )

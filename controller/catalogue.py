@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from contracts.config import ModelProfile
+from contracts.events import PriorityClass
 from contracts.ids import ModelId, NodeId
 from contracts.world import Mode, ModelStatus, NodeStatus, Residency, Sla, WorldSnapshot
 
@@ -52,3 +53,16 @@ def with_controls(
         for name, status in world.models.items()
     }
     return replace(world, mode=mode, slas=dict(slas), models=models)
+
+
+def declared_slas(profiles: Mapping[ModelId, ModelProfile]) -> dict[ModelId, Sla]:
+    """Latency targets that profiles declare; those that people set stand over them."""
+    return {
+        name: Sla(
+            model=name,
+            target_s=profile.target_s,
+            priority=profile.priority or PriorityClass.REALTIME,
+        )
+        for name, profile in profiles.items()
+        if profile.target_s is not None
+    }

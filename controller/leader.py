@@ -29,7 +29,7 @@ from contracts.messages import (
 from contracts.plan import PlannerState
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Residency, WorldSnapshot
-from controller.catalogue import with_catalogue, with_controls
+from controller.catalogue import declared_slas, with_catalogue, with_controls
 from controller.fold import (
     commit,
     drop_gateway,
@@ -107,6 +107,7 @@ class Leader:
                 stamp=self._stamp,
                 emit=self._emit,
                 listed=self._listed,
+                declared=ports.declared,
             )
             for node, server in ports.servers.items()
         }
@@ -169,7 +170,7 @@ class Leader:
         self._world = with_controls(
             self._world,
             mode=await controls.mode() or default,
-            slas=await controls.slas(),
+            slas=declared_slas(self._profiles) | dict(await controls.slas()),
             pins=await controls.pins(),
         )
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import structlog
 
 from contracts.config import ModelProfile
-from contracts.errors import HeadstartError
+from contracts.errors import HeadstartError, Permanent
 from contracts.events import AnyEvent, NodeLost, NodeObserved
 from contracts.ids import ModelId, NodeId
 from contracts.ports import Clock, ModelServer
+from controller.ports import DeclaredProfile, nothing_declared
 from controller.reconciler import Stamp
 
 _log = structlog.get_logger("headstart.controller")
@@ -45,6 +46,7 @@ class Observer:
         stamp: Callable[[], Stamp],
         emit: Callable[[AnyEvent], None],
         listed: Callable[[Catalogue], None],
+        declared: DeclaredProfile = nothing_declared,
     ) -> None:
         self._node = node
         self._server = server
@@ -53,7 +55,9 @@ class Observer:
         self._stamp = stamp
         self._emit = emit
         self._listed = listed
+        self._declared = declared
         self._footprints: dict[ModelId, int | None] = {}
+        self._profiles: dict[ModelId, ModelProfile | None] = {}
         self._lost = False
         self._nudged = asyncio.Event()
 
@@ -109,11 +113,24 @@ class Observer:
         models = await self._server.models()
         for model in models:
             if model not in self._footprints:
-                self._footprints[model] = await self._server.estimate_footprint_bytes(model)
+                await self._inquire(model)
         return Catalogue(
             node=self._node,
             models=models,
             aliases=await self._server.aliases(),
             footprints={m: size for m, size in self._footprints.items() if size is not None},
-            profiles={},
+            profiles={m: found for m, found in self._profiles.items() if found is not None},
         )
+
+    async def _inquire(self, model: ModelId) -> None:
+        """Once per model: what LocalAI thinks it needs, and what its file declares for us."""
+        footprint: int | None = None
+        profile: ModelProfile | None = None
+        try:
+            footprint = await self._server.estimate_footprint_bytes(model)
+            profile = await self._declared(self._node, model)
+        except Permanent as error:
+            # This LocalAI will not tell, or the model is gone again: not known, then.
+            _log.warning("model_not_described", model=model, error=str(error))
+        self._footprints[model] = footprint
+        self._profiles[model] = profile

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from contracts.ids import NodeId
+from contracts.config import ModelProfile
+from contracts.ids import ModelId, NodeId
 from contracts.messages import ToController, ToGateways
 from contracts.ports import (
     Clock,
@@ -18,6 +19,14 @@ from contracts.ports import (
     ModelServer,
     SnapshotStore,
 )
+
+DeclaredProfile = Callable[[NodeId, ModelId], Awaitable[ModelProfile | None]]
+"""Reads what a model's own file on a node declares for us; None: nothing."""
+
+
+async def nothing_declared(node: NodeId, model: ModelId) -> ModelProfile | None:  # noqa: ARG001 - a port's shape
+    """For nodes whose model files cannot be read."""
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +43,4 @@ class Ports:
     snapshots: SnapshotStore
     lease: Lease
     servers: Mapping[NodeId, ModelServer]
+    declared: DeclaredProfile = nothing_declared
