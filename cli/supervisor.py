@@ -1,0 +1,198 @@
+"""Several processes as one: started, known to be ready, started again, ended together."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TextIO
+
+from cli.output import PrefixedTerminal, RotatedFile, WriteLine
+from cli.service import Backoff, Service, ServiceSpec
+from contracts.errors import Transient
+
+__all__ = ["Backoff", "ServiceSpec", "Supervisor"]
+
+_START_S = 60.0
+
+
+class Supervisor:
+    """Runs ``specs`` as child processes that never outlive this one.
+
+    An async context manager: ready inside the block, all gone after it.
+
+    Parameters
+    ----------
+    log_dir : Path, optional
+        Each process's lines go to ``<name>.log`` there, bounded. Default: no files.
+    terminal : file, optional
+        Each process's lines go there with its name before them. Default: nowhere.
+    in_order : bool
+        Start one when the one before is ready, rather than all together.
+    start_s : float
+        Real seconds that all may take to be ready.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ServiceSpec],
+        *,
+        log_dir: Path | None = None,
+        terminal: TextIO | None = None,
+        in_order: bool = False,
+        start_s: float = _START_S,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._specs = tuple(specs)
+        self._log_dir = log_dir
+        self._terminal = None if terminal is None else PrefixedTerminal(terminal)
+        self._in_order = in_order
+        self._start_s = start_s
+        self._backoff = backoff or Backoff()
+        self._files: list[RotatedFile] = []
+        self._services: dict[str, Service] = {}
+        self._tasks: dict[str, asyncio.Task[int]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The services, in the order given."""
+        return tuple(spec.name for spec in self._specs)
+
+    def pid(self, name: str) -> int | None:
+        """The process of a service; None while there is none."""
+        return self._services[name].pid
+
+    def restarts(self, name: str) -> int:
+        """How often it was started again."""
+        return self._services[name].restarts
+
+    def is_ready(self, name: str) -> bool:
+        """Whether its present process was seen ready."""
+        return self._services[name].ready.is_set()
+
+    def kill(self, name: str, chosen: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to a service's process; it is started again if it ends by that."""
+        self._services[name].send_signal(chosen)
+
+    async def hold(self, name: str) -> None:
+        """Kill a service and keep it down until ``release``."""
+        await self._services[name].hold()
+
+    async def release(self, name: str) -> None:
+        """Start a service again after ``hold``, and wait until it is ready."""
+        service = self._services[name]
+        service.release()
+        await self._until_ready(service)
+
+    async def start(self) -> None:
+        """Start everything and wait until all of it is ready.
+
+        Raises
+        ------
+        Invalid
+            One of them ended with exit code 2 (configuration, port): its last line. Nothing
+            is left running.
+        Transient
+            Not all were ready in time, or one that is not started again ended.
+        """
+        try:
+            async with asyncio.timeout(self._start_s):
+                for spec in self._specs:
+                    service = self._launch(spec)
+                    if self._in_order:
+                        await self._until_ready(service)
+                await asyncio.gather(*(self._until_ready(each) for each in self._services.values()))
+        except TimeoutError:
+            late = [name for name in self._services if not self.is_ready(name)]
+            said = "; ".join(
+                f"{name}: {self._services[name].last_line or 'said nothing'}" for name in late
+            )
+            await self.stop()
+            raise Transient(f"not ready after {self._start_s:g} s: {said}") from None
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def serve(self) -> None:
+        """Wait for SIGTERM or SIGINT, or until one of them can't go on; then end all.
+
+        A second signal kills at once.
+
+        Raises
+        ------
+        Invalid
+            As ``start``, for services without a readiness check.
+        """
+        loop = asyncio.get_running_loop()
+        asked = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, asked)
+        waiting = asyncio.create_task(asked.wait())
+        running: set[asyncio.Task[int] | asyncio.Task[Literal[True]]] = {*self._tasks.values()}
+        try:
+            while not asked.is_set():
+                done, _ = await asyncio.wait(
+                    running | {waiting}, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    task.result()
+                running -= done
+        finally:
+            waiting.cancel()
+            await self.stop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    async def stop(self) -> None:
+        """End all of them: at once, each with its own grace, then by force."""
+        await asyncio.gather(*(service.stop() for service in self._services.values()))
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for file in self._files:
+            file.close()
+        self._files.clear()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def _launch(self, spec: ServiceSpec) -> Service:
+        writers: list[WriteLine] = []
+        if self._log_dir is not None:
+            file = RotatedFile(self._log_dir / f"{spec.name}.log")
+            self._files.append(file)
+            writers.append(file.write)
+        if self._terminal is not None:
+            writers.append(self._terminal.writer(spec.name))
+        service = Service(spec, tuple(writers), self._backoff)
+        self._services[spec.name] = service
+        self._tasks[spec.name] = asyncio.create_task(service.run())
+        return service
+
+    async def _until_ready(self, service: Service) -> None:
+        running = self._tasks[service.spec.name]
+        ready = asyncio.create_task(service.ready.wait())
+        try:
+            await asyncio.wait({ready, running}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if running.done():
+            raise Transient(
+                f"{service.spec.name} ended with exit code {running.result()}: "
+                f"{service.last_line or 'it said nothing'}"
+            )
+
+    def _on_signal(self, asked: asyncio.Event) -> None:
+        if asked.is_set():
+            for service in self._services.values():
+                service.kill()
+        asked.set()
