@@ -1,4 +1,4 @@
-"""Who leads, and which gateway loads a model alone: locks in Redis that end by themselves."""
+"""Who leads: a lease in Redis with fencing tokens."""
 # ruff: noqa: D102 - the port says what each method does
 
 from __future__ import annotations
@@ -6,11 +6,9 @@ from __future__ import annotations
 import redis.asyncio
 
 from adapters.redis_client import KEY_PREFIX, mapped_errors
-from contracts.ids import ModelId
 
 _LEASE = KEY_PREFIX + "lease"
 _TOKEN = KEY_PREFIX + "lease:token"
-_LOAD_LOCK = KEY_PREFIX + "load-lock:"
 
 _ACQUIRE_LUA = """
 local held = redis.call('HMGET', KEYS[1], 'owner', 'token', 'expires_at_s')
@@ -33,18 +31,6 @@ _RELEASE_LUA = """
 if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then
   return redis.call('DEL', KEYS[1])
 end
-return 0
-"""
-
-_TAKE_LUA = """
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1
-"""
-
-_GIVE_BACK_LUA = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
 """
 
@@ -72,20 +58,3 @@ class RedisLease:
     async def release(self, owner: str) -> None:
         with mapped_errors("release the lease"):
             await self._release(keys=[_LEASE], args=[owner])
-
-
-class RedisLoadLock:
-    """``LoadLock``: a key per model that the server itself lets go of in real time."""
-
-    def __init__(self, client: redis.asyncio.Redis) -> None:
-        self._take = client.register_script(_TAKE_LUA)
-        self._give_back = client.register_script(_GIVE_BACK_LUA)
-
-    async def take(self, model: ModelId, owner: str, *, hold_s: float) -> bool:
-        with mapped_errors("take a load lock"):
-            hold_ms = max(1, round(hold_s * 1000))
-            return bool(await self._take(keys=[_LOAD_LOCK + model], args=[owner, hold_ms]))
-
-    async def release(self, model: ModelId, owner: str) -> None:
-        with mapped_errors("release a load lock"):
-            await self._give_back(keys=[_LOAD_LOCK + model], args=[owner])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from simulator.clock import VirtualClock
 from simulator.memory_jobs import MemoryJobQueue, MemoryJobResults, MemoryTrimmable
+from simulator.memory_load_lock import MemoryLoadLock
 from simulator.memory_model_server import MemoryModelServer, ServerCall
 from simulator.memory_stores import (
     MemoryControlStore,
     MemoryForecastStore,
     MemoryLease,
-    MemoryLoadLock,
     MemoryProbe,
     MemorySnapshotStore,
 )

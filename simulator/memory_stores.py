@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 
 from contracts.errors import NotLeader
@@ -149,28 +148,6 @@ class MemoryLease(Faulty):
         self._check()
         if self._owner == owner:
             self._owner = None
-
-
-class MemoryLoadLock(Faulty):
-    """``LoadLock`` in memory. Holds pass on ``clock`` where one is given, else in real time."""
-
-    def __init__(self, *, clock: Clock | None = None) -> None:
-        self._holders: dict[ModelId, tuple[str, float]] = {}
-        self._clock = clock
-
-    async def take(self, model: ModelId, owner: str, *, hold_s: float) -> bool:
-        self._check()
-        now_s = self._clock.monotonic_s() if self._clock else asyncio.get_running_loop().time()
-        holder, until_s = self._holders.get(model, (owner, now_s))
-        if holder != owner and until_s > now_s:
-            return False
-        self._holders[model] = (owner, now_s + hold_s)
-        return True
-
-    async def release(self, model: ModelId, owner: str) -> None:
-        self._check()
-        if model in self._holders and self._holders[model][0] == owner:
-            del self._holders[model]
 
 
 class MemoryProbe:

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from adapters.redis_lease import RedisLease, RedisLoadLock
+from adapters.clock import ScaledClock
+from adapters.redis_lease import RedisLease
+from adapters.redis_load_lock import RedisLoadLock
 from contracts.ids import ModelId
 from contracts.ports import Lease, LoadLock
 from simulator.memory_ports import MemoryLease, MemoryLoadLock
@@ -19,7 +21,9 @@ def lease(backend) -> Lease:
 
 @pytest.fixture
 def lock(backend) -> LoadLock:
-    return MemoryLoadLock() if backend.client is None else RedisLoadLock(backend.client)
+    return (
+        MemoryLoadLock(ScaledClock()) if backend.client is None else RedisLoadLock(backend.client)
+    )
 
 
 async def test_one_leads_and_the_other_waits(lease: Lease):
