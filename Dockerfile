@@ -1,0 +1,43 @@
+# One image for all of Headstart's processes; which one runs is said by the command, such as
+# `serve gateway`. Needs nothing of the host but this folder and a package index.
+ARG PYTHON_IMAGE=python:3.12-slim
+
+FROM ${PYTHON_IMAGE} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /src
+COPY requirements.lock requirements-dev.lock ./
+# An environment of its own: our flat package names never meet the system's.
+RUN python3 -m venv /opt/headstart \
+ && /opt/headstart/bin/pip install --require-hashes -r requirements.lock
+# What builds the wheel is pinned by the lock as well, and stays out of the image.
+RUN python3 -m venv /opt/build \
+ && awk '/^(setuptools|wheel|packaging)==/ {keep = 1} keep {print} !/\\$/ {keep = 0}' \
+      requirements-dev.lock > build.lock \
+ && /opt/build/bin/pip install --require-hashes -r build.lock
+COPY . .
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+ && /opt/headstart/bin/pip install --no-deps --no-index /wheels/*.whl \
+ && /opt/headstart/bin/pip uninstall --yes pip
+
+FROM ${PYTHON_IMAGE}
+LABEL org.opencontainers.image.title="headstart" \
+      org.opencontainers.image.description="A forecasting gateway and model scheduler in front of LocalAI" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN groupadd --gid 10001 headstart \
+ && useradd --uid 10001 --gid 10001 --home-dir /var/lib/headstart --create-home \
+      --shell /usr/sbin/nologin headstart
+COPY --from=build /opt/headstart /opt/headstart
+# Nothing is written outside /var/lib/headstart and /tmp, so the root may be read-only.
+ENV PATH=/opt/headstart/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    HEADSTART_DATA_DIR=/var/lib/headstart
+WORKDIR /var/lib/headstart
+USER 10001:10001
+EXPOSE 8080 8090
+STOPSIGNAL SIGTERM
+# Asks whichever service this container runs whether it does its work.
+HEALTHCHECK --interval=15s --timeout=10s --start-period=30s --retries=3 \
+  CMD ["headstart", "health"]
+ENTRYPOINT ["headstart"]
+CMD ["--help"]
