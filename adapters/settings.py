@@ -129,7 +129,6 @@ def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Setti
     document = validate(merged, problems)
     problems.raise_if_any()
     assert document is not None
-    notices += notices_of(document, merged, environment)
     if file is not None and not source.values:
         notices.append(f"{file}: sets nothing, so all defaults hold")
     return Settings(
@@ -139,7 +138,7 @@ def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Setti
         data_dir=_data_dir(document, merged, environ, file),
         time_scale=time_scale,
         environment=environ.get(ENVIRONMENT_VARIABLE, "").strip(),
-        notices=tuple(notices),
+        notices=notices_of(document, merged, environment, notices),
     )
 
 

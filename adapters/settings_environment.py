@@ -136,16 +136,16 @@ def _unknown(environ: Mapping[str, str]) -> Iterator[str]:
     secret_files = {
         name + FILE_SUFFIX for name, path in names.items() if known_keys()[path].is_secret
     }
-    known = set(names) | secret_files | PROCESS_NAMES
+    known = {n for n in {*names, *secret_files} if n.startswith(PREFIX)} | PROCESS_NAMES
     in_file_only = tuple(f"{PREFIX}{section}__" for section in ("MODELS", "RESOURCES"))
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in known:
             continue
-        guess = nearest(name, known)
+        guess = nearest(name.removeprefix(PREFIX), (n.removeprefix(PREFIX) for n in known))
         if name.startswith(in_file_only):
             hint = "models and resources are set in the file"
         elif guess is not None:
-            hint = f"did you mean {guess}?"
+            hint = f"did you mean {PREFIX}{guess}?"
         else:
             hint = "it has no effect"
         yield printable(f"{name} is not known: {hint}")

@@ -100,11 +100,9 @@ def _drop_localai_keys(values: Mapping[str, Any], notices: list[str]) -> None:
         for key in theirs:
             del entry[key]
         if theirs:
+            keys = ", ".join(theirs)
             notices.append(
-                printable(
-                    f"models.{name}: {', '.join(theirs)} belong to LocalAI's model file and are "
-                    "not read here"
-                )
+                printable(f"models.{name}: LocalAI's own keys are not read here: {keys}")
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from adapters.settings_environment import PRELOAD_VARIABLE, Environment
 from adapters.settings_keys import find_key
@@ -14,17 +14,24 @@ from adapters.settings_validation import said
 MAX_NOTICES = 100
 
 
-def notices_of(document: Document, source: Source, environment: Environment) -> list[str]:
-    """One line for each key that was set and does nothing yet, with what holds in its place."""
+def notices_of(
+    document: Document, source: Source, environment: Environment, found: Sequence[str]
+) -> tuple[str, ...]:
+    """One line for each key that was set and does nothing yet, with what holds in its place.
+
+    ``found`` comes first: what was already seen while the file was read. Bounded.
+    """
     lines = [
+        *found,
         *environment.notices,
         *_without_effect(source),
         *_moot_policy(document),
         *_moot_window(document, source),
         *_moot_preload(document, environment),
     ]
-    kept = [printable(line) for line in lines[:MAX_NOTICES]]
-    return [*kept, f"… and {len(lines) - MAX_NOTICES} more"] if len(lines) > MAX_NOTICES else kept
+    kept = tuple(printable(line) for line in lines[:MAX_NOTICES])
+    rest = len(lines) - len(kept)
+    return (*kept, f"… and {rest} more") if rest else kept
 
 
 def _without_effect(source: Source) -> Iterator[str]:

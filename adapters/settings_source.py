@@ -102,7 +102,7 @@ def read_yaml(data: bytes, name: str, problems: Problems) -> Source:
         raise Invalid(printable(f"{name}:{error.line}: {error.problem}")) from error
     except _PARSER_FAILURES as error:
         raise Invalid(printable(_syntax_error(error, text, name))) from error
-    if root is None:
+    if root is None or (isinstance(root, ScalarNode) and root.value is None):
         return Source()
     if not isinstance(root, MappingNode):
         line = f"{name}:{root.line}"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from adapters.settings_keys import find_key, holds_secret, known_keys, names_in
+from adapters.settings_keys import ANY_NAME, find_key, holds_secret, known_keys, names_in
 from adapters.settings_problems import Problems, nearest, shown
 from adapters.settings_schema import Document
 from adapters.settings_source import KeyPath, Source
@@ -62,11 +62,12 @@ def said(path: KeyPath) -> str:
 
 
 def origin_of(path: KeyPath, source: Source) -> str:
-    """Where a value was said; for what is missing, where its section begins."""
+    """Where a value was said; else where its section begins, or the first of its own keys."""
     for length in range(len(path), 0, -1):
         if path[:length] in source.origins:
             return source.origins[path[:length]]
-    return "default"
+    below = (said_by for place, said_by in source.origins.items() if place[: len(path)] == path)
+    return next(below, "default")
 
 
 def _first_said(source: Source, *places: KeyPath) -> str:
@@ -78,19 +79,22 @@ def _report(details: ErrorDetails, source: Source, problems: Problems) -> None:
     path = tuple(str(part) for part in details["loc"] if part != "[key]")
     where = origin_of(path, source)
     key = find_key(path)
-    if details["type"] == "missing":
-        problems.add(where, f"{said(path[:-1])}: has no {path[-1]}, which must be {_must_be(path)}")
+    if "[key]" in details["loc"]:
+        problems.add(where, f"{said(path)}: a name must be text of 1 to 4096 printable characters")
+    elif details["type"] == "missing":
+        problems.add(where, f"{said(path[:-1])}: has no {path[-1]}, which must be {_allowed(path)}")
     elif key is None and details["type"] == "extra_forbidden":
         problems.add(where, f"{said(path)}: unknown key{_hint(path)}")
     else:
         owner = path if key is not None else path[:-1]
         value = shown(_value_at(source, path), secret=holds_secret(path))
-        problems.add(where, f"{said(path)} = {value}: must be {_must_be(owner)}")
+        problems.add(where, f"{said(path)} = {value}: must be {_allowed(owner)}")
 
 
-def _must_be(path: KeyPath) -> str:
+def _allowed(path: KeyPath) -> str:
     key = find_key(path)
-    return key.allowed if key is not None else "a name"
+    assert key is not None
+    return key.allowed
 
 
 def _hint(path: KeyPath) -> str:
@@ -99,11 +103,10 @@ def _hint(path: KeyPath) -> str:
     guess = nearest(name, here)
     if guess is not None:
         return f", did you mean {said((*section, guess))}?"
-    elsewhere = [
-        key.path for key in known_keys().values() if key.path[-1] == name.replace("-", "_")
-    ]
+    plain = name.replace("-", "_")
+    elsewhere = [p for p in known_keys() if p[-1] == plain and ANY_NAME not in p]
     if elsewhere:
-        return f", did you mean {'.'.join(elsewhere[0])}?"
+        return f", did you mean {said(elsewhere[0])}?"
     rest = ", …" if len(here) > _LISTED_NAMES else ""
     return f"; known here: {', '.join(here[:_LISTED_NAMES])}{rest}"
 
@@ -111,12 +114,7 @@ def _hint(path: KeyPath) -> str:
 def _value_at(source: Source, path: KeyPath) -> Any:
     value: Any = source.values
     for name in path:
-        if isinstance(value, dict) and name in value:
-            value = value[name]
-        elif isinstance(value, list | tuple) and name.isdecimal() and int(name) < len(value):
-            value = value[int(name)]
-        else:
-            return name
+        value = value[name] if isinstance(value, dict) else value[int(name)]
     return value
 
 
@@ -174,7 +172,9 @@ def _check_ratios(document: Document, source: Source, problems: Problems) -> Non
         problems.add(where, "load_balancing.weights: at least one must be above 0")
     predictor = document.predictor
     if predictor.expires_seconds <= predictor.publish_seconds:
-        where = origin_of(("predictor", "expires_seconds"), source)
+        where = _first_said(
+            source, ("predictor", "expires_seconds"), ("predictor", "publish_seconds")
+        )
         problems.add(
             where,
             f"predictor.expires_seconds = {predictor.expires_seconds:g}: must be above "
