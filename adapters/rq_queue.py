@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 
 import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry as ConnectionRetry
-from rq import Queue, Retry
+from rq import Queue, Retry, Worker
 from rq.exceptions import DuplicateJobError, NoSuchJobError
 from rq.job import Job, JobStatus
 from rq.registry import (
@@ -20,6 +21,7 @@ from rq.registry import (
     StartedJobRegistry,
 )
 from rq.serializers import JSONSerializer
+from rq.utils import now
 
 from adapters.redis_client import mapped_errors, redact
 from contracts.config import JobQueueConfig
@@ -76,6 +78,15 @@ def result_key(job_id: str) -> str:
 def unreadable_key(job_id: str) -> str:
     """Where workers put a job's record that cannot be read, out of RQ's way."""
     return f"headstart:job-unreadable:{job_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerBeat:
+    """A worker that is registered for a queue, and how long ago (real seconds) it said so."""
+
+    name: str
+    host: str
+    age_s: float
 
 
 class RqJobQueue:
@@ -162,6 +173,21 @@ class RqJobQueue:
             "result": json.loads(stored) if isinstance(stored, bytes) else None,
             "error": _error(job.meta, trace) if state is not JobState.FINISHED else None,
         }
+
+    def workers(self, queue: str) -> tuple[WorkerBeat, ...]:
+        """Who serves a queue. Raises Transient."""
+        with mapped_errors("look for workers"):
+            rq_queue = Queue(queue, connection=self._client, serializer=JSONSerializer)
+            found = Worker.all(queue=rq_queue, serializer=JSONSerializer)
+        return tuple(
+            WorkerBeat(
+                name=worker.name,
+                host=worker.hostname or "",
+                age_s=max(0.0, (now() - worker.last_heartbeat).total_seconds()),
+            )
+            for worker in found
+            if worker.last_heartbeat is not None
+        )
 
     def _set_aside(self, job_id: str) -> Mapping[str, object] | None:
         if not self._client.exists(unreadable_key(job_id)):

@@ -19,6 +19,8 @@ FAILED_EXIT = 1
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "up": ("cli.up", "Start everything on this machine."),
+    "serve": ("cli.serve", "Run one process of the stack, such as the gateway."),
+    "health": ("cli.health", "Say whether a process of the stack does its work."),
     "config": ("cli.config", "Check and show the configuration."),
     "demo": ("cli.demo", "See forecasts at work, with an emulated LocalAI."),
     "emulate": ("cli.emulate", "Run an emulated LocalAI."),
