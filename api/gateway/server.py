@@ -25,7 +25,8 @@ _BACKLOG = 2048
 def bind(config: GatewayConfig) -> socket.socket:
     """The listening socket; raises Invalid when the port is taken or the address is not ours."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named, asyncio switches Nagle's algorithm off on what it accepts.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     where = f"{config.host}:{config.port}"
     try:

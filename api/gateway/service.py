@@ -64,7 +64,6 @@ class GatewayService:
         self._admission = Admission(config.queue, config.slots)
         self.telemetry = Telemetry(ports.events, clock, gateway)
         self._metrics = metrics = GatewayMetrics(book.lists)
-        metrics.read_from(self)
         self._links = Links(None if ports.to_gateways is None else False)
         self._lone_loads = LoneLoads(
             owner=gateway,
@@ -98,6 +97,7 @@ class GatewayService:
         )
         self.app = self._make_app(gateway)
         self._tasks: list[asyncio.Task[None]] = []
+        metrics.read_from(self)
 
     async def start(self) -> None:
         """Begin what runs beside the app. The app serves at once, whatever is away."""
