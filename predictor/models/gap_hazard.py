@@ -1,8 +1,8 @@
 """How likely a model's silence is to end now, learned from how long its silences lasted.
 
-One row per model. A row holds, per bin of age, how many gaps ended there and how many
-seconds were spent there waiting: their quotient is the hazard. Bins are logarithmic, so a
-second matters at a second and a minute matters at an hour.
+One row per model. A row holds, per bin of age, how many gaps reached it and how many ended
+there: their quotient is the chance to end within the bin. Bins are logarithmic, so a second
+matters at a second and a minute matters at an hour.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ PRIOR_EVENTS = 2.0
 MEMORY_GAPS = 200.0
 """Older gaps fade: this many tell a hazard to about 7 %, and more would only slow a change."""
 
+_CERTAIN = 0.999
+"""No chance is taken for more than this, since its hazard would have no end."""
 _COARSE = int(np.ceil(np.log(LONGEST_S) / np.log(FINE_RATIO) / FINE_PER_COARSE)) + 1
 BINS = _COARSE * FINE_PER_COARSE
 _LOG_RATIO = float(np.log(FINE_RATIO))
@@ -58,15 +60,14 @@ class GapHazard:
 
     def __init__(self, rows: int) -> None:
         self._ends = np.zeros((rows, BINS))
-        self._exposure_s = np.zeros((rows, BINS))
+        self._reached = np.zeros((rows, BINS))
         self._gaps = np.zeros(rows)
         # Before anything was seen, a silence is as likely to last seconds as hours: one
         # imagined model whose gaps are even over the logarithm of time.
         self._vague_ends = np.full(BINS, 1.0 / BINS)
-        survivors = 1.0 - np.arange(BINS) / BINS
-        self._vague_exposure_s = WIDTHS_S * (survivors - 0.5 / BINS)
+        self._vague_reached = 1.0 - np.arange(BINS) / BINS
         self._prior_ends = self._vague_ends.copy()
-        self._prior_exposure_s = self._vague_exposure_s.copy()
+        self._prior_reached = self._vague_reached.copy()
         self._hazard = np.zeros((rows, BINS))
         self._cumulative = np.zeros((rows, BINS))
         self._stale = np.ones(rows, dtype=bool)
@@ -76,7 +77,7 @@ class GapHazard:
         more = rows - len(self._gaps)
         pad = ((0, more), (0, 0))
         self._ends = np.pad(self._ends, pad)
-        self._exposure_s = np.pad(self._exposure_s, pad)
+        self._reached = np.pad(self._reached, pad)
         self._hazard = np.pad(self._hazard, pad)
         self._cumulative = np.pad(self._cumulative, pad)
         self._gaps = np.pad(self._gaps, (0, more))
@@ -85,20 +86,19 @@ class GapHazard:
     def clear(self, row: int) -> None:
         """Forget what ``row`` held."""
         self._ends[row] = 0.0
-        self._exposure_s[row] = 0.0
+        self._reached[row] = 0.0
         self._gaps[row] = 0.0
         self._stale[row] = True
 
     def learn(self, row: int, gap_s: float) -> None:
         """A silence of ``gap_s`` seconds has ended."""
         fade = 1.0 - 1.0 / MEMORY_GAPS
-        ends, exposure_s = self._ends[row], self._exposure_s[row]
+        ends, reached = self._ends[row], self._reached[row]
         ends *= fade
-        exposure_s *= fade
+        reached *= fade
         self._gaps[row] = self._gaps[row] * fade + 1.0
         last = int(bins_of(np.array([gap_s]))[0])
-        exposure_s[:last] += WIDTHS_S[:last]
-        exposure_s[last] += max(gap_s - EDGES_S[last], 0.1 * WIDTHS_S[last])
+        reached[: last + 1] += 1.0
         ends[last] += 1.0
         self._stale[row] = True
 
@@ -111,7 +111,7 @@ class GapHazard:
         weight = 1.0 / (self._gaps[rows] + PRIOR_GAPS)
         total = 1.0 + float((self._gaps[rows] * weight).sum())
         self._prior_ends = (self._vague_ends + weight @ self._ends[rows]) / total
-        self._prior_exposure_s = (self._vague_exposure_s + weight @ self._exposure_s[rows]) / total
+        self._prior_reached = (self._vague_reached + weight @ self._reached[rows]) / total
         self._stale[:] = True
 
     def cumulative(self, rows: Rows, ages_s: Floats, delays_s: Floats) -> Floats:
@@ -141,17 +141,15 @@ class GapHazard:
         stale = rows[self._stale[rows]]
         if len(stale) == 0:
             return
-        ends = self._ends[stale] + PRIOR_GAPS * self._prior_ends
-        exposure_s = self._exposure_s[stale] + PRIOR_GAPS * self._prior_exposure_s
         shape = (len(stale), _COARSE, FINE_PER_COARSE)
-        coarse_ends = ends.reshape(shape).sum(axis=2, keepdims=True)
-        coarse_exposure_s = exposure_s.reshape(shape).sum(axis=2, keepdims=True)
-        share = exposure_s.reshape(shape) / coarse_exposure_s
-        even = (PRIOR_EVENTS * share).reshape(len(stale), BINS)
-        damped = 1.0 + PRIOR_EVENTS / coarse_ends
-        hazard = (ends + even) / (exposure_s.reshape(shape) * damped).reshape(len(stale), BINS)
-        self._hazard[stale] = hazard
-        mass = hazard * WIDTHS_S
+        ends = (self._ends[stale] + PRIOR_GAPS * self._prior_ends).reshape(shape)
+        reached = (self._reached[stale] + PRIOR_GAPS * self._prior_reached).reshape(shape)
+        coarse = ends.sum(axis=2, keepdims=True) / reached[:, :, :1]
+        even = 1.0 - (1.0 - np.minimum(coarse, _CERTAIN)) ** (1.0 / FINE_PER_COARSE)
+        imagined = PRIOR_EVENTS / coarse
+        chance = (ends + imagined * even) / (reached + imagined)
+        mass = -np.log1p(-np.minimum(chance, _CERTAIN)).reshape(len(stale), BINS)
+        self._hazard[stale] = mass / WIDTHS_S
         self._cumulative[stale, 1:] = np.cumsum(mass, axis=1)[:, :-1]
         self._cumulative[stale, 0] = 0.0
         self._stale[stale] = False
