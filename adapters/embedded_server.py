@@ -28,6 +28,8 @@ _FIRST_PAUSE_S = 0.2
 _LAST_PAUSE_S = 5.0
 _STEADY_S = 30.0
 _ORPHAN_S = 5.0
+_RELEASE_S = 30.0
+_POLL_S = 0.02
 
 _log = structlog.get_logger()
 
@@ -79,6 +81,8 @@ class EmbeddedServer:
         self._data_lock = FileLock(self._folder.data_lock)
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._allowed = asyncio.Event()
+        self._allowed.set()
         self.restarts = 0
 
     @property
@@ -139,6 +143,22 @@ class EmbeddedServer:
             _log.info("redis_server_stopped")
         self._data_lock.release()
         self._owner_lock.release()
+
+    async def hold(self) -> None:
+        """Kill the server and keep it down until ``release``: an outage, for tests."""
+        self._allowed.clear()
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def release(self) -> None:
+        """Start the server again after ``hold``, and wait until it answers."""
+        self._allowed.set()
+        async with asyncio.timeout(_RELEASE_S):
+            while not await self._is_answering():  # noqa: ASYNC110 - it is another process
+                await asyncio.sleep(_POLL_S)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -205,6 +225,7 @@ class EmbeddedServer:
                 _log.warning("redis_server_ended", code=code, restart_in_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LAST_PAUSE_S)
+            await self._allowed.wait()
             self._process = None
             started_s = loop.time()
             self.restarts += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -65,7 +66,7 @@ def connect(url: str) -> redis.asyncio.Redis:
             socket_connect_timeout=_CONNECT_TIMEOUT_S,
             health_check_interval=15,
             max_connections=_MAX_CONNECTIONS,
-            client_name="headstart",
+            client_name=client_name(os.getpid()),
             retry=_BrokenConnectionRetry(
                 ExponentialWithJitterBackoff(base=0.05, cap=0.5),
                 3,
@@ -77,6 +78,11 @@ def connect(url: str) -> redis.asyncio.Redis:
             f"redis url {redact(url)!r}: not understood; write redis://host:6379/0, "
             "rediss://user:password@host:6380/0 or unix:///path/to/redis.sock"
         ) from error
+
+
+def client_name(pid: int) -> str:
+    """The name of a process's connections in the server's CLIENT LIST."""
+    return f"headstart-{pid}"
 
 
 def redact(url: str) -> str:

@@ -6,34 +6,37 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
-Ready = str | Callable[[], Awaitable[bool]] | None
-"""A url that answers 200, a question to ask, or None: ready as soon as it runs."""
+Ready = str | Callable[[int], Awaitable[bool]] | None
+"""A url that answers 200, a question about the process of that pid, or None: ready at once."""
 
 _POLL_S = 0.05
 _ANSWER_S = 2.0
 
 
-async def until_ready(ready: Ready) -> None:
-    """Return once it is ready; asked twenty times a second, in real time."""
+async def until_ready(ready: Ready, pid: int) -> None:
+    """Return once the process is ready; asked twenty times a second, in real time."""
     if ready is None:
         return
     while True:
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                if await (answers_200(ready) if isinstance(ready, str) else ready()):
-                    return
-        except TimeoutError:
-            pass
+        if await (answers_200(ready) if isinstance(ready, str) else ready(pid)):
+            return
         await asyncio.sleep(_POLL_S)
 
 
 async def answers_200(url: str) -> bool:
-    """Whether a GET of a plain ``http://`` url is answered with 200 now."""
-    place = urlsplit(url)
+    """Whether a GET of ``url`` is answered with 200 now; waits two seconds at most."""
     try:
-        reader, writer = await asyncio.open_connection(place.hostname, place.port or 80)
-    except OSError:
+        async with asyncio.timeout(_ANSWER_S):
+            return await _answers_200(url)
+    except (OSError, TimeoutError, ValueError):
         return False
+
+
+async def _answers_200(url: str) -> bool:
+    place = urlsplit(url)
+    secure = place.scheme == "https"
+    port = place.port or (443 if secure else 80)
+    reader, writer = await asyncio.open_connection(place.hostname, port, ssl=secure or None)
     try:
         path = place.path or "/"
         writer.write(
@@ -41,7 +44,5 @@ async def answers_200(url: str) -> bool:
         )
         status = (await reader.readline()).split()
         return len(status) > 1 and status[1] == b"200"
-    except (OSError, ValueError):
-        return False
     finally:
         writer.close()

@@ -45,7 +45,7 @@ class ServiceSpec:
     env : mapping
         The whole environment of the process.
     ready :
-        A url that answers 200, a coroutine function that says so, or None: at once.
+        A url that answers 200, a coroutine function that is asked with the pid, or None: at once.
     restart : bool
         Whether it is started again when it ends by itself.
     stop_s : float
@@ -165,7 +165,7 @@ class Service:
     async def _run_once(self) -> int:
         self._ended.clear()
         process, relaying = await self._spawn()
-        watching = asyncio.create_task(self._watch_readiness())
+        watching = asyncio.create_task(self._watch_readiness(process.pid))
         try:
             code = await process.wait()
             with contextlib.suppress(TimeoutError):
@@ -202,8 +202,8 @@ class Service:
             os.close(write_end)
         return process, relaying
 
-    async def _watch_readiness(self) -> None:
-        await until_ready(self.spec.ready)
+    async def _watch_readiness(self, pid: int) -> None:
+        await until_ready(self.spec.ready, pid)
         self.ready.set()
         if self.spec.ready is None:
             # Nothing tells when it can serve, so its start is over when it has run for a while.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TextIO
@@ -115,30 +115,28 @@ class Supervisor:
             await self.stop()
             raise
 
-    async def serve(self) -> None:
-        """Wait for SIGTERM or SIGINT, or until one of them can't go on; then end all.
+    async def serve(self, on_ready: Callable[[], None] | None = None) -> None:
+        """Start what is not started, then wait for SIGTERM or SIGINT, and end all.
 
-        A second signal kills at once.
+        A signal during the start ends all as well; a second one kills at once. ``on_ready``
+        is called once everything is ready.
 
         Raises
         ------
-        Invalid
-            As ``start``, for services without a readiness check.
+        Invalid, Transient
+            As ``start``; Invalid also later, for services without a readiness check.
         """
         loop = asyncio.get_running_loop()
         asked = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, asked)
         waiting = asyncio.create_task(asked.wait())
-        running: set[asyncio.Task[int] | asyncio.Task[Literal[True]]] = {*self._tasks.values()}
         try:
-            while not asked.is_set():
-                done, _ = await asyncio.wait(
-                    running | {waiting}, return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in done:
-                    task.result()
-                running -= done
+            if not self._tasks:
+                await self._start_unless(waiting)
+            if on_ready is not None and not asked.is_set():
+                on_ready()
+            await self._watch_until(waiting)
         finally:
             waiting.cancel()
             await self.stop()
@@ -164,6 +162,23 @@ class Supervisor:
         traceback: TracebackType | None,
     ) -> None:
         await self.stop()
+
+    async def _start_unless(self, asked: asyncio.Task[Literal[True]]) -> None:
+        starting = asyncio.create_task(self.start())
+        await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+        if not starting.cancelled():
+            starting.result()
+
+    async def _watch_until(self, asked: asyncio.Task[Literal[True]]) -> None:
+        running: set[asyncio.Task[int] | asyncio.Task[Literal[True]]] = {*self._tasks.values()}
+        while not asked.done():
+            done, _ = await asyncio.wait(running | {asked}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            running -= done
 
     def _launch(self, spec: ServiceSpec) -> Service:
         writers: list[WriteLine] = []

@@ -22,6 +22,7 @@ from adapters.embedded_server import EmbeddedServer, provided_server
 from adapters.redis_client import connect
 from adapters.server_binary import find_binary
 from adapters.server_folder import RunningServer, ServerFolder
+from adapters.server_process import answering_run_id
 from contracts.errors import Invalid, Permanent
 
 pytestmark = pytest.mark.integration
@@ -143,6 +144,18 @@ async def test_killed_it_comes_back_at_the_same_place_with_its_data(data_dir: Pa
             async with client_of(server.url) as client:
                 assert await client.llen("list") == 500
         assert server.restarts == 2
+
+
+async def test_held_it_stays_down_until_it_is_released_with_its_data(data_dir: Path):
+    async with EmbeddedServer(data_dir) as server:
+        async with client_of(server.url) as client:
+            await client.set("k", "v")
+        await server.hold()
+        await asyncio.sleep(0.5)
+        assert await answering_run_id(ServerFolder.prepare(data_dir)) is None
+        await server.release()
+        async with client_of(server.url) as client:
+            assert await client.get("k") == b"v"
 
 
 async def test_a_second_process_adopts_it_and_leaves_it_running(data_dir: Path, start_owner):

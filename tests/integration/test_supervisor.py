@@ -76,7 +76,7 @@ async def test_inside_the_block_all_are_ready_and_after_it_all_are_gone():
 async def test_in_order_one_starts_when_the_one_before_is_ready(tmp_path: Path):
     mark = tmp_path / "ready"
 
-    async def is_marked() -> bool:
+    async def is_marked(_: int) -> bool:
         return mark.exists()
 
     first = spec(
@@ -252,9 +252,9 @@ def _run(tmp_path: Path, code: str) -> subprocess.Popen[str]:
         ServiceSpec(name="b", argv=(sys.executable, "-c", {code!r}), env=dict(os.environ)),
     ]
     async def main():
-        async with Supervisor(specs) as running:
-            print(running.pid("a"), running.pid("b"), flush=True)
-            await running.serve()
+        running = Supervisor(specs)
+        say = lambda: print(running.pid("a"), running.pid("b"), flush=True)
+        await running.serve(on_ready=say)
     asyncio.run(main())
     """
     return subprocess.Popen(
@@ -288,6 +288,18 @@ async def test_a_signal_ends_all_and_then_itself_with_0(outer, how: signal.Signa
     await until(lambda: process.poll() is not None)
     assert process.returncode == 0
     assert all(is_gone(pid) for pid in pids)
+
+
+async def test_a_signal_during_the_start_ends_all(tmp_path: Path):
+    mark = tmp_path / "pid"
+    code = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    stuck = spec("stuck", code, ready="http://127.0.0.1:1/")
+    serving = asyncio.create_task(Supervisor([stuck]).serve())
+    await until(lambda: mark.exists() and mark.read_text() != "")
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(5.0):
+        await serving
+    assert is_gone(int(mark.read_text()))
 
 
 async def test_a_second_signal_does_not_wait(outer):

@@ -1,0 +1,109 @@
+"""``headstart up``: everything on this machine, under one process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from adapters.settings import Settings
+
+LocalAIUrl = Annotated[
+    str | None, typer.Option("--localai", help="Where LocalAI is.", show_default=False)
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="Configuration file.", show_default=False)
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", help="A service to leave out; may be repeated.", show_default=False),
+]
+Follow = Annotated[bool, typer.Option("--follow", help="Show the lines of all processes here.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("up")(up)
+
+
+def up(
+    localai: LocalAIUrl = None,
+    config: ConfigFile = None,
+    without: Without = None,
+    follow: Follow = False,
+) -> None:
+    """Start everything on this machine, and keep it running until Ctrl-C.
+
+    Redis is started too, unless one is configured. The dashboard's address is printed once
+    all is ready.
+    """
+    from adapters.log_setup import configure_logging
+    from adapters.settings import load_settings
+    from cli.services import SERVICES, checked_names
+
+    left_out = set(checked_names(without or ()))
+    names = tuple(name for name in SERVICES if name not in left_out)
+    environ = dict(os.environ)
+    if config is not None:
+        environ["HEADSTART_CONFIG"] = str(config.expanduser().absolute())
+    if localai is not None:
+        environ["HEADSTART_LOCALAI_URL"] = localai
+    settings = load_settings(environ)
+    configure_logging("up", json=settings.log_json, level=settings.log_level)
+    for notice in settings.notices:
+        print(f"note: {notice}")
+    asyncio.run(_serve(names, settings, environ, follow=follow))
+
+
+async def _serve(
+    names: tuple[str, ...], settings: Settings, environ: Mapping[str, str], *, follow: bool
+) -> None:
+    from adapters.embedded_server import provided_server
+    from adapters.settings import load_settings
+    from cli.ports import require_free
+    from cli.services import child_environment, service_specs, wanted_ports
+    from cli.supervisor import Supervisor
+
+    require_free(wanted_ports(names, settings))
+    async with provided_server(settings.redis_url, settings.data_dir) as redis_url:
+        told = {
+            **environ,
+            "HEADSTART_DATA_DIR": str(settings.data_dir),
+            "HEADSTART_REDIS_URL": redis_url,
+        }
+        settings = load_settings(told)
+        specs = service_specs(names, settings, child_environment(told, settings), watch_redis=False)
+        supervisor = Supervisor(
+            specs,
+            log_dir=settings.data_dir / "logs",
+            terminal=sys.stderr if follow else None,
+        )
+        greeting = await _greeting(names, settings)
+        await supervisor.serve(on_ready=lambda: print(greeting, flush=True))
+
+
+async def _greeting(names: tuple[str, ...], settings: Settings) -> str:
+    from adapters.redis_client import redact
+    from cli.readiness import answers_200
+    from cli.services import control_url, gateway_url
+
+    lines = []
+    if "gateway" in names:
+        lines.append(f"gateway    {gateway_url(settings)}  (clients go here instead of LocalAI)")
+    if "control" in names:
+        lines.append(f"dashboard  {control_url(settings)}")
+    for node in settings.gateway_config().nodes:
+        answers = await answers_200(node.url.rstrip("/") + "/readyz")
+        lines.append(f"LocalAI    {node.url}{'' if answers else '  (does not answer yet)'}")
+    if settings.redis_url is not None:
+        lines.append(f"Redis      {redact(settings.redis_url)}")
+    mode = "active" if settings.active_by_default else "observe: decides, orders nothing"
+    lines.append(f"mode       {mode}, unless another was set on the dashboard")
+    lines.append(f"logs       {settings.data_dir / 'logs'}")
+    return "\n".join([*lines, "Ctrl-C ends all of it."])
