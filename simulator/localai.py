@@ -68,6 +68,7 @@ class LocalAi(LocalAiLoads):
 
     def finish(self, caller: CallerId, now_s: float) -> tuple[Effect, ...]:
         """A started request has its answer."""
+        self._run_due(now_s)
         call = self._calls.pop(caller)
         self._end_request(caller, call, now_s)
         self._record(RecordKind.REQUEST_ENDED, call.model, now_s, caller=caller)
@@ -77,9 +78,10 @@ class LocalAi(LocalAiLoads):
 
     def leave(self, caller: CallerId, now_s: float) -> tuple[Effect, ...]:
         """A caller went away before its answer was complete."""
+        self._run_due(now_s)
         call = self._calls.get(caller)
         if call is None or call.left:
-            return ()
+            return self._flush()
         call.left = True
         self._record(RecordKind.CALLER_LEFT, call.model, now_s, caller=caller)
         state = self._state(call.model)
@@ -99,6 +101,7 @@ class LocalAi(LocalAiLoads):
 
     def crash(self, model: str, now_s: float) -> tuple[Effect, ...]:
         """The model's process dies. LocalAI goes on listing it; its memory is free."""
+        self._run_due(now_s)
         state = self._state(model)
         if self.is_hot(model):
             for caller in self.cluster.kill(model):
@@ -286,7 +289,8 @@ class LocalAi(LocalAiLoads):
             due = min(self._dues(), key=lambda item: item[1], default=None)
             if due is None or due[1] > now_s:
                 return
-            self._run_model(due[0], now_s)
+            # At its own time, so that a late driver does not stretch loads.
+            self._run_model(*due)
             if self._state(due[0]).is_quiet:
                 self._active.pop(due[0], None)
 
