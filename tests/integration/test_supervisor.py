@@ -191,7 +191,7 @@ async def test_one_that_ignores_sigterm_is_killed_with_all_that_it_started(tmp_p
     async with Supervisor([spec("stubborn", code, stop_s=0.3)]):
         await until(lambda: grandchild.exists() and grandchild.read_text() != "")
         pid = int(grandchild.read_text())
-    assert is_gone(pid)
+    await until(lambda: is_gone(pid))
 
 
 async def test_what_a_crashed_one_started_does_not_outlive_it(tmp_path: Path):
