@@ -21,7 +21,9 @@ MAX_NOTICES = 20
 
 SHORT_NAMES: Mapping[str, KeyPath] = {
     "HEADSTART_DATA_DIR": ("data_dir",),
+    "HEADSTART_GATEWAY_HOST": ("gateway", "host"),
     "HEADSTART_GATEWAY_PORT": ("gateway", "port"),
+    "HEADSTART_CONTROL_HOST": ("control", "host"),
     "HEADSTART_CONTROL_PORT": ("control", "port"),
     "HEADSTART_LOCALAI_URL": ("localai", "url"),
     "HEADSTART_REDIS_URL": ("redis", "url"),
@@ -93,14 +95,15 @@ def _value_of(environ: Mapping[str, str], name: str, key: Key, problems: Problem
     """The value of one variable, or of the file that ``<name>_FILE`` names."""
     text = environ.get(name, "").strip()
     by_file = environ.get(name + FILE_SUFFIX, "").strip() if key.is_secret else ""
-    if text and by_file:
-        problems.add(name, f"is set, and so is {name}{FILE_SUFFIX}; set one of them")
-        return None
-    if by_file:
-        return _secret_from(by_file, name + FILE_SUFFIX, key, problems)
-    if not text:
-        return None
-    return _items(text.split(",")) if key.is_list else text
+    said = None
+    if text:
+        said = _items(text.split(",")) if key.is_list else text
+    if not by_file:
+        return said
+    value = _secret_from(by_file, name + FILE_SUFFIX, key, problems)
+    if None not in (said, value) and said != value:
+        problems.add(name, f"says something else than {name}{FILE_SUFFIX}; set one of them")
+    return value
 
 
 def _secret_from(path: str, name: str, key: Key, problems: Problems) -> Any:

@@ -31,7 +31,9 @@ def refused(text: str = "", **environ: str) -> str:
 def test_the_short_names() -> None:
     settings = load(
         HEADSTART_DATA_DIR="/srv/headstart",
+        HEADSTART_GATEWAY_HOST="localhost",
         HEADSTART_GATEWAY_PORT="9080",
+        HEADSTART_CONTROL_HOST="127.0.0.1",
         HEADSTART_CONTROL_PORT="9090",
         HEADSTART_LOCALAI_URL="http://localai:8080/",
         HEADSTART_REDIS_URL="redis://:pw@redis/1",
@@ -40,8 +42,9 @@ def test_the_short_names() -> None:
         HEADSTART_TIME_SCALE="30",
     )
     assert settings.data_dir == Path("/srv/headstart")
-    assert settings.gateway_config().port == 9080
-    assert settings.control_config().port == 9090
+    gateway, control = settings.gateway_config(), settings.control_config()
+    assert (gateway.host, gateway.port) == ("localhost", 9080)
+    assert (control.host, control.port) == ("127.0.0.1", 9090)
     assert settings.gateway_config().nodes[0].url == "http://localai:8080"
     assert settings.redis_url == "redis://:pw@redis/1"
     assert settings.admin_key == settings.control_config().admin_key == "hush"
@@ -176,8 +179,9 @@ def test_secret_files_that_cannot_be_used(tmp_path: Path) -> None:
     assert refused(**{name: "empty"}) == f"{name}: empty: is empty"
     assert refused(**{name: "binary"}) == f"{name}: binary: is not UTF-8 text"
     assert refused(**{name: "good"}, HEADSTART_ADMIN_KEY="b") == (
-        f"HEADSTART_ADMIN_KEY: is set, and so is {name}; set one of them"
+        f"HEADSTART_ADMIN_KEY: says something else than {name}; set one of them"
     )
+    assert load(**{name: "good"}, HEADSTART_ADMIN_KEY="a").admin_key == "a"
 
 
 def test_variables_that_are_not_known_are_noticed() -> None:
