@@ -84,6 +84,7 @@ def test_workers_are_judged_by_the_heartbeat_of_each_queue(redis_url: str):
     command = [sys.executable, "-m", "workers", "--queue", "batch"]
     with subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.DEVNULL) as worker:
         try:
+            found = (1, "")
             for _ in range(100):
                 found = _health("workers", "--queue", "batch", **url)
                 if found == (0, "workers: serves batch\n"):
