@@ -166,13 +166,16 @@ class Leader:
 
     async def _read_controls(self) -> None:
         controls = self._ports.controls
+        mode, slas, pins = await controls.mode(), await controls.slas(), await controls.pins()
         default = Mode.ACTIVE if self._config.active_by_default else Mode.OBSERVE
+        # Only now is the world read: it went on while the answers were awaited.
         self._world = with_controls(
             self._world,
-            mode=await controls.mode() or default,
-            slas=declared_slas(self._profiles) | dict(await controls.slas()),
-            pins=await controls.pins(),
+            mode=mode or default,
+            slas=declared_slas(self._profiles) | dict(slas),
+            pins=pins,
         )
+        self._wake.set()
 
     async def _decide(self) -> None:
         """Plan when something happened, or when the planner asked to be asked."""

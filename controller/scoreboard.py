@@ -79,6 +79,6 @@ def _localai_limit(world: WorldSnapshot, node: NodeId, config: PlannerConfig) ->
         world=world,
         forecasts=_NO_FORECASTS,
         state=PlannerState(),
-        config=config,
+        config=replace(config, reserve_ratio=0.0),  # LocalAI keeps no reserve
     )
     return _LOCALAI_LRU.model_limit(context)
