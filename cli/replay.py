@@ -75,9 +75,14 @@ def replay(
         raise Invalid(
             f"no request from {from_s:g} s for {minutes:g} min; the last is at {last_s:g} s"
         )
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
     sides = [*arms, *([LOCALAI_LRU] if against else [])]
     with tempfile.TemporaryDirectory(prefix="headstart-replay-") as scratch:
-        result = asyncio.run(_run(sides, plan, keep or Path(scratch)))
+        folder = keep or Path(scratch)
+        for side in sides:
+            (folder / side).mkdir(exist_ok=True)
+        result = asyncio.run(_run(sides, plan, folder))
     _print(result, as_json=as_json)
 
 

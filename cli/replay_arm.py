@@ -6,18 +6,20 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from adapters.clock import ScaledClock
+from adapters.embedded_server import EmbeddedServer
 from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.redis_stores import RedisSnapshotStore
+from cli.seeding import seed
 from cli.stack import Stack
 from cli.traffic import Planned, send_all
+from contracts.ids import ModelId
 from contracts.world import PrefetchTally
-from simulator.history import history_events
 from simulator.replay import Judgement, LogLine, Sent, judge
 from simulator.rules import safe_model_limit
 from simulator.workloads import Workload
@@ -34,7 +36,6 @@ LEAD_S = 30.0
 SETTLE_S = 600.0
 """Seconds of the stack's clock that the last requests may take to end."""
 
-SEED_BATCH = 1000
 SERVICES = ("gateway", "predictor", "controller")
 
 
@@ -64,19 +65,20 @@ class ReplayPlan:
 async def replay_arm(
     policy: str, plan: ReplayPlan, data_dir: Path, progress: Callable[[float], None]
 ) -> Judgement:
-    """Run one side to its end; ``progress`` is told the share that is done."""
-    data_dir.mkdir(parents=True, exist_ok=True)
+    """Run one side to its end in ``data_dir``; ``progress`` is told the share that is done."""
     env = _environment(policy, plan)
     clock = ScaledClock.from_environment(env)
     log_file = data_dir / "emulator-events.jsonl"
     alone = policy == LOCALAI_LRU
     arguments = _emulator_arguments(plan, data_dir, log_file, alone=alone)
-    async with Stack(env, data_dir / "base", services=(), emulator_args=arguments) as base:
-        if alone:
-            sent = await _send(plan, base.emulator_url, clock, progress)
-            tally = PrefetchTally()
-        else:
-            sent, tally = await _through_headstart(plan, env, base, data_dir, clock, progress)
+    if alone:
+        async with Stack(env, data_dir, services=(), emulator_args=arguments) as stack:
+            sent = await _send(plan, stack.emulator_url, clock, progress)
+        tally = PrefetchTally()
+    else:
+        async with EmbeddedServer(data_dir) as redis:
+            env["HEADSTART_REDIS_URL"] = redis.url
+            sent, tally = await _through_headstart(plan, env, arguments, data_dir, clock, progress)
     return judge(
         policy,
         sent,
@@ -92,18 +94,17 @@ async def replay_arm(
 async def _through_headstart(
     plan: ReplayPlan,
     env: Mapping[str, str],
-    base: Stack,
+    emulator_args: list[str],
     data_dir: Path,
     clock: ScaledClock,
     progress: Callable[[float], None],
 ) -> tuple[list[Sent], PrefetchTally]:
-    redis = connect(base.redis_url)
+    redis = connect(env["HEADSTART_REDIS_URL"])
     snapshots = RedisSnapshotStore(redis)
     try:
         if not plan.cold:
-            await _seed(plan, RedisEventLog(redis), until_s=clock.now_s() - EPOCH_S)
-        where = {"HEADSTART_REDIS_URL": base.redis_url, "HEADSTART_LOCALAI_URL": base.emulator_url}
-        async with Stack({**env, **where}, data_dir, services=SERVICES) as stack:
+            await seed(RedisEventLog(redis), _history(plan, until_s=clock.now_s() - EPOCH_S))
+        async with Stack(env, data_dir, services=SERVICES, emulator_args=emulator_args) as stack:
             before = asyncio.create_task(_tally_at(snapshots, clock, EPOCH_S + plan.from_s))
             sent = await _send(plan, stack.gateway_url, clock, progress)
             after = await _tally_at(snapshots, clock, EPOCH_S + plan.until_s)
@@ -156,14 +157,12 @@ async def _send(
         return await send_all(planned, url, clock, on_ended=count)
 
 
-async def _seed(plan: ReplayPlan, log: RedisEventLog, *, until_s: float) -> None:
-    """What the trace holds before the processes start, as history for the predictor."""
-    events = history_events(
+def _history(plan: ReplayPlan, *, until_s: float) -> Iterator[tuple[float, ModelId, float, str]]:
+    """What the trace holds before the processes start."""
+    return (
         (EPOCH_S + a.at_s, a.model, a.service_s, "trace")
         for a in plan.workload.between(0.0, until_s)
     )
-    for start in range(0, len(events), SEED_BATCH):
-        await log.append(events[start : start + SEED_BATCH])
 
 
 def _environment(policy: str, plan: ReplayPlan) -> dict[str, str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import aiohttp
 
@@ -17,17 +18,46 @@ SERVICE_HEADER = "X-Emulator-Service-S"
 """Tells the emulator how long the request occupies its slot; a real LocalAI ignores it."""
 
 
+class RequestShape(TypedDict, total=False):
+    """The part of ``Planned`` that a model's kind decides."""
+
+    path: str
+    body: dict[str, Any]
+    upload: bool
+
+
+_WAV = base64.b64decode("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=")
+"""An empty sound, for transcriptions."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """One request to send at ``due_s``, epoch seconds of the clock."""
+    """One request to send at ``due_s``, epoch seconds of the clock; ``upload``: as a form."""
 
     request_id: str
     model: ModelId
     due_s: float
     service_s: float
     path: str = "/v1/chat/completions"
-    body: dict[str, Any] = field(default_factory=dict)
+    body: dict[str, Any] = field(default_factory=lambda: _CHAT)
+    upload: bool = False
     headers: dict[str, str] = field(default_factory=dict)
+
+
+_CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]}
+
+_BY_KIND: dict[str, RequestShape] = {
+    "chat": {"path": "/v1/chat/completions", "body": _CHAT},
+    "embedding": {"path": "/v1/embeddings", "body": {"input": "Hello"}},
+    "speech": {"path": "/v1/audio/speech", "body": {"input": "Hello"}},
+    "image": {"path": "/v1/images/generations", "body": {"prompt": "A boat"}},
+    "transcription": {"path": "/v1/audio/transcriptions", "body": {}, "upload": True},
+}
+
+
+def request_of_kind(kind: str) -> RequestShape:
+    """Path and body that suit a kind of model."""
+    return _BY_KIND[kind]
 
 
 async def send_all(
@@ -72,14 +102,11 @@ async def _send(
         SERVICE_HEADER: f"{request.service_s:.3f}",
         **request.headers,
     }
-    body = request.body or {
-        "messages": [{"role": "user", "content": "Hello"}],
-    }
     sent_s = clock.now_s()
     status: int | None
     try:
         async with session.post(
-            base_url + request.path, json={"model": request.model, **body}, headers=headers
+            base_url + request.path, headers=headers, data=_content(request)
         ) as answer:
             await answer.read()
             status = answer.status
@@ -93,3 +120,11 @@ async def _send(
         ended_s=clock.now_s(),
         status=status,
     )
+
+
+def _content(request: Planned) -> aiohttp.FormData | aiohttp.JsonPayload:
+    if not request.upload:
+        return aiohttp.JsonPayload({"model": request.model, **request.body})
+    form = aiohttp.FormData({"model": request.model, **request.body})
+    form.add_field("file", _WAV, filename="sound.wav", content_type="audio/wav")
+    return form

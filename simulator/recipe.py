@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from contracts.errors import Invalid
+from contracts.events import PriorityClass
 from contracts.ids import ModelId
 
 HOUR_S = 3600.0
@@ -52,6 +53,7 @@ class Caller:
     per_hour: float = 0.0
     rounds: int = 1
     hours: tuple[int, int] = (0, 24)
+    priority: PriorityClass = PriorityClass.REALTIME
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -62,6 +64,7 @@ class RecipeRequest:
     model: ModelId
     service_s: float
     client: str
+    priority: PriorityClass = PriorityClass.REALTIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +129,7 @@ def _caller(item: object) -> Caller:
             per_hour=float(item.get("per_hour", 0.0)),
             rounds=int(item.get("rounds", 1)),
             hours=(int(first), int(last)),
+            priority=PriorityClass(item.get("class", PriorityClass.REALTIME)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Invalid(f"recipe: caller {name!r}: {type(error).__name__} {error}") from error
@@ -174,5 +178,5 @@ def _session(caller: Caller, start_s: float, random: Random) -> Iterator[RecipeR
             if step.after_s:
                 at_s += random.gammavariate(4.0, step.after_s / 4.0)
             service_s = step.service_s * random.uniform(0.7, 1.4)
-            yield RecipeRequest(at_s, step.model, round(service_s, 3), caller.name)
+            yield RecipeRequest(at_s, step.model, round(service_s, 3), caller.name, caller.priority)
             at_s += service_s

@@ -1,0 +1,180 @@
+"""``headstart demo``: everything at once on this machine, with traffic, to be looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from contracts.ids import ModelId
+
+if TYPE_CHECKING:
+    from adapters.clock import ScaledClock
+    from cli.traffic import Planned
+    from simulator.recipe import Recipe
+
+CAPACITY_MB = 24_000
+HISTORY_S = 6 * 3600.0
+START_OF_DAY_S = 9.5 * 3600.0
+"""The demo's clock starts at half past nine (UTC): an office at work."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    localai: Annotated[
+        str | None,
+        typer.Option(help="Use this LocalAI instead of the emulated one; no traffic is made up."),
+    ] = None,
+    time_scale: Annotated[
+        float, typer.Option(min=1.0, max=60.0, help="How much faster than real time it runs.")
+    ] = 10.0,
+    seconds: Annotated[
+        float | None, typer.Option(min=1.0, help="End after so many real seconds.")
+    ] = None,
+) -> None:
+    """Show Headstart at work: an emulated LocalAI, people and jobs, a dashboard with forecasts."""
+    with (
+        tempfile.TemporaryDirectory(prefix="headstart-demo-") as folder,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        asyncio.run(_until_stopped(localai, time_scale, seconds, Path(folder)))
+
+
+async def _until_stopped(
+    localai: str | None, time_scale: float, seconds: float | None, folder: Path
+) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if seconds is not None:
+        asyncio.get_running_loop().call_later(seconds, stop.set)
+    if localai is None:
+        await _emulated(time_scale, folder, stop)
+    else:
+        await _real(localai, folder, stop)
+
+
+async def _real(url: str, folder: Path, stop: asyncio.Event) -> None:
+    """A real LocalAI is only watched until somebody changes the mode on the page."""
+    from cli.stack import Stack
+
+    async with Stack({**os.environ, "HEADSTART_LOCALAI_URL": url}, folder) as stack:
+        _say(stack.control_url, stack.gateway_url, f"LocalAI at {url}, mode observe")
+        await stop.wait()
+
+
+async def _emulated(time_scale: float, folder: Path, stop: asyncio.Event) -> None:
+    from adapters.clock import ScaledClock
+    from adapters.embedded_server import EmbeddedServer
+    from cli.stack import Stack
+    from emulator.models import load_yaml, read_models
+    from simulator.recipe import parse_recipe
+
+    recipe = parse_recipe(load_yaml(_data("traffic.yaml").read_text(encoding="utf-8")))
+    env = _environment(time_scale)
+    clock = ScaledClock.from_environment(env)
+    with as_file(_data("models.yaml")) as models_file:
+        kinds = {ModelId(model.name): model.kind for model in read_models(models_file)}
+        arguments = ["--models", str(models_file), "--capacity-mb", str(CAPACITY_MB)]
+        async with EmbeddedServer(folder) as redis:
+            await _seed(redis.url, recipe, clock)
+            env["HEADSTART_REDIS_URL"] = redis.url
+            async with Stack(env, folder, emulator_args=arguments) as stack:
+                _say(
+                    stack.control_url,
+                    stack.gateway_url,
+                    f"an emulated LocalAI with {len(kinds)} models in {CAPACITY_MB / 1000:g} GB, "
+                    f"time {time_scale:g} times as fast",
+                )
+                await _with_traffic(stack.gateway_url, recipe, kinds, clock, stop)
+
+
+async def _with_traffic(
+    url: str,
+    recipe: Recipe,
+    kinds: Mapping[ModelId, str],
+    clock: ScaledClock,
+    stop: asyncio.Event,
+) -> None:
+    from cli.traffic import send_all
+
+    traffic = asyncio.create_task(send_all(_planned(recipe, kinds, clock), url, clock))
+    waiting = asyncio.create_task(stop.wait())
+    await asyncio.wait({traffic, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (traffic, waiting):
+        task.cancel()
+    await asyncio.gather(traffic, waiting, return_exceptions=True)
+
+
+def _planned(recipe: Recipe, kinds: Mapping[ModelId, str], clock: ScaledClock) -> Iterator[Planned]:
+    from cli.traffic import Planned, request_of_kind
+
+    for number, request in enumerate(recipe.requests(clock.now_s())):
+        yield Planned(
+            request_id=f"demo-{number}",
+            model=request.model,
+            due_s=request.at_s,
+            service_s=request.service_s,
+            headers={"X-Headstart-Class": request.priority},
+            **request_of_kind(kinds[request.model]),
+        )
+
+
+async def _seed(redis_url: str, recipe: Recipe, clock: ScaledClock) -> None:
+    """The hours before, so that there is something to forecast from."""
+    from adapters.redis_client import connect
+    from adapters.redis_events import RedisEventLog
+    from cli.seeding import seed
+
+    now_s = clock.now_s()
+    past = recipe.requests(now_s - HISTORY_S, now_s)
+    client = connect(redis_url)
+    try:
+        await seed(RedisEventLog(client), ((r.at_s, r.model, r.service_s, r.client) for r in past))
+    finally:
+        await client.aclose()
+
+
+def _environment(time_scale: float) -> dict[str, str]:
+    today = datetime.fromtimestamp(time.time(), UTC).replace(
+        hour=0, minute=0, second=0, microsecond=0
+    )
+    clock_s = today.timestamp() + START_OF_DAY_S
+    return {
+        **os.environ,
+        "HEADSTART_ENV": "dev",
+        "HEADSTART_TIME_SCALE": repr(time_scale),
+        "HEADSTART_TIME_ANCHOR": f"{time.time()!r}:{clock_s!r}",
+        "HEADSTART_SCHEDULER__MODE": "active",
+        # The emulated GPU has no other programs that a reserve would be for.
+        "HEADSTART_MEMORY__RESERVE_RATIO": "0",
+    }
+
+
+def _data(name: str) -> Any:
+    return files("data").joinpath("demo", name)
+
+
+def _say(control_url: str, gateway_url: str, what: str) -> None:
+    sys.stdout.write(
+        f"\nHeadstart runs with {what}.\n"
+        f"  dashboard  {control_url}/\n"
+        f"  gateway    {gateway_url}/v1\n"
+        "Stop it with Ctrl-C.\n"
+    )
+    sys.stdout.flush()
