@@ -8,7 +8,7 @@ from adapters.settings_environment import PRELOAD_VARIABLE, Environment
 from adapters.settings_keys import find_key
 from adapters.settings_problems import printable
 from adapters.settings_schema import Document
-from adapters.settings_source import Source
+from adapters.settings_source import KeyPath, Source
 from adapters.settings_validation import said
 
 MAX_NOTICES = 100
@@ -35,10 +35,15 @@ def notices_of(
 
 
 def _without_effect(source: Source) -> Iterator[str]:
+    """Once for each key, and once for a whole section that has none, whoever set a part of it."""
+    notices: dict[KeyPath, str] = {}
     for place in source.origins:
-        key = find_key(place)
-        if key is not None and key.no_effect is not None and len(place) == len(key.path):
-            yield f"{said(place)} has no effect yet: {key.no_effect}"
+        for length in range(1, len(place) + 1):
+            key = find_key(place[:length])
+            if key is not None and key.no_effect is not None and len(key.path) == length:
+                notices[place[:length]] = key.no_effect
+    for place, instead in notices.items():
+        yield f"{said(place)} has no effect yet: {instead}"
 
 
 def _moot_policy(document: Document) -> Iterator[str]:
