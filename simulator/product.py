@@ -82,7 +82,7 @@ class ProductDriver:
             )
             for name, model in simulation.models.items()
         }
-        self._world = WorldSnapshot(taken_at_s=0.0, mode=Mode.ACTIVE, models=models)
+        self._world = WorldSnapshot(taken_at_s=simulation.now_s, mode=Mode.ACTIVE, models=models)
         self._fold(
             NodeObserved(
                 **self._stamp(),
@@ -94,7 +94,7 @@ class ProductDriver:
                 model_limit=None,
             )
         )
-        self._tick_later(0.0)
+        self._tick_later(simulation.now_s)
 
     def on_arrival(self, request: int, model: ModelId) -> None:
         """A gateway received it."""

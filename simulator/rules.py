@@ -179,9 +179,9 @@ class Oracle(Belady):
     name = "oracle"
 
     def begin(self, simulation: Simulation) -> None:
-        """Start ticking."""
+        """Start ticking, counted from the first request."""
         super().begin(simulation)
-        simulation.wake_at(ORACLE_TICK_S)
+        simulation.wake_at(simulation.now_s + ORACLE_TICK_S)
 
     def on_timer(self, tag: str) -> None:
         """Each second: waiting loads first, then prefetches."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
+from contracts.errors import Invalid
 from contracts.ids import ModelId
 from simulator.workloads import Arrival, Workload, WorkloadModel
 
@@ -105,17 +106,31 @@ class Simulation:
         Memory of the node.
     check_memory : bool
         False only for ``localai-lru``, which counts models and does not look at memory.
+
+    Raises
+    ------
+    Invalid
+        There is no request, or memory is looked at and a model is larger than all of it:
+        its requests would wait for ever.
     """
 
     def __init__(
         self, workload: Workload, capacity_mb: int, driver: Driver, *, check_memory: bool = True
     ) -> None:
+        if not workload.arrivals:
+            raise Invalid(f"{workload.name}: no request to simulate")
+        largest = max(workload.models.values(), key=lambda model: model.size_mb)
+        if check_memory and largest.size_mb > capacity_mb:
+            raise Invalid(
+                f"capacity of {capacity_mb} MB does not hold {largest.model} ({largest.size_mb} MB)"
+            )
         self.workload = workload
         self.capacity_mb = capacity_mb
         self.models = {name: SimModel(spec) for name, spec in workload.models.items()}
         self.outcomes: list[Outcome] = []
         self.tally = Tally()
-        self.now_s = 0.0
+        self.now_s = workload.arrivals[0].at_s
+        """Time starts with the first request: a workload may begin anywhere in a day."""
         self.used_mb = 0
         self.loading = 0
         self._driver = driver
@@ -123,13 +138,17 @@ class Simulation:
         self._scheduled: list[tuple[float, int, str, str, int]] = []
         self._sequence = 0
 
-    def run(self) -> None:
-        """Play all arrivals, then what they started, to the end."""
+    def run(self, played: Callable[[int], None] = lambda _: None) -> None:
+        """Play all arrivals, then what they started, to the end.
+
+        ``played`` is told how many arrivals have been played, after each.
+        """
         self._driver.begin(self)
         for request, arrival in enumerate(self.workload.arrivals):
             self._play_until(arrival.at_s)
             self.now_s = arrival.at_s
             self._arrive(request, arrival)
+            played(request + 1)
         self._play_until(float("inf"))
         for model in self.models.values():
             if model.state is not State.COLD:
