@@ -310,7 +310,11 @@ class SchedulingProfile(Section):
     max_acceptable_latency_ms: Number | None = setting(
         "Latency target, until one is set through the API.", default=None, gt=0, le=3_600_000
     )
-    preferred_backend: Accelerator | None = setting("Accelerator it should run on.", default=None)
+    preferred_backend: Accelerator | None = setting(
+        "Accelerator it should run on.",
+        default=None,
+        no_effect="models run where LocalAI's model file puts them",
+    )
 
 
 class Model(Section):
@@ -320,7 +324,11 @@ class Model(Section):
         "What is known about it beforehand.", default=SchedulingProfile()
     )
     preload: bool = setting("Load it at start.", default=False)
-    pinned: bool = setting("Never unload it.", default=False)
+    pinned: bool = setting(
+        "Never unload it.",
+        default=False,
+        no_effect="POST /v1/models/{model}/pin, or the dashboard, pins a model",
+    )
     slots: Whole | None = setting(
         "Its requests that run at once; more wait in their class. None: no limit here.",
         default=None,
