@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 
@@ -11,10 +12,13 @@ from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId
 from contracts.plan import Decision
 from contracts.routing import RoutingTable
-from contracts.world import Mode, Sla, WorldSnapshot
+from contracts.world import Mode, ModelStatus, Sla, WorldSnapshot
 
 STALE_AFTER_S = 15.0
 """A controller that lives publishes every second; this is well past any hiccup."""
+
+_READ_WITHIN_S = 3.0
+"""A controller reads what people set well within this time of being told."""
 
 _MAX_FORECASTS = 5000
 
@@ -26,10 +30,10 @@ class Board:
     ----------
     world, routing : or None
         None: nobody has published one that we saw.
-    pins, mode_wanted : or None
-        What people set; ``pins`` is None while it was never read.
+    mode_wanted : or None
+        What somebody set; None: nobody did.
     store_fault : str or None
-        Why the store could not be read at the last try.
+        Why the world could not be read at the last try. It may name addresses: for logs.
     """
 
     def __init__(self, *, default_target_s: float) -> None:
@@ -39,7 +43,7 @@ class Board:
         self.forecasts: OrderedDict[ModelId, ModelForecast] = OrderedDict()
         self.baselines: Mapping[str, Mapping[str, float]] = {}
         self.slas: Mapping[ModelId, Sla] = {}
-        self.pins: frozenset[ModelId] | None = None
+        self._pin_wishes: dict[ModelId, tuple[bool, float]] = {}
         self.mode_wanted: Mode | None = None
         self.store_fault: str | None = None
         self.history = DemandHistory()
@@ -51,6 +55,18 @@ class Board:
         """The latency target that a request of ``model`` is judged by."""
         sla = self.slas.get(model)
         return sla.target_s if sla is not None else self._default_target_s
+
+    def wish_pin(self, model: ModelId, at_s: float, *, pinned: bool) -> None:
+        """Somebody pinned or unpinned a model; the controller's next snapshots will show it."""
+        self._pin_wishes[model] = (pinned, at_s)
+
+    def is_pinned(self, status: ModelStatus) -> bool:
+        """What the controller says, or what was just written and it cannot have read yet."""
+        pinned, at_s = self._pin_wishes.get(status.model, (status.pinned, -math.inf))
+        if self.world is not None and self.world.taken_at_s > at_s + _READ_WITHIN_S:
+            self._pin_wishes.pop(status.model, None)
+            return status.pinned
+        return pinned
 
     def take_forecasts(self, forecasts: Iterable[ModelForecast]) -> None:
         """Newer forecasts of some models; an older one than what is held is left out."""
@@ -75,7 +91,7 @@ class Board:
     def stale_reason(self, now_s: float, *, stale_after_s: float = STALE_AFTER_S) -> str | None:
         """Why what is known of the world may not be so any more; None: it is current."""
         if self.store_fault is not None:
-            return f"the store (Redis) does not answer: {self.store_fault}"
+            return "the store (Redis) does not answer"
         if self.world is None:
             return "no controller has published a snapshot yet"
         age_s = now_s - self.world.taken_at_s

@@ -63,12 +63,12 @@ def error_body(
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def store_away(detail: str) -> ApiError:
-    """503: what was asked for needs the store, which does not answer."""
+def store_away() -> ApiError:
+    """503: what was asked for needs the store, which does not answer. The log says how so."""
     return ApiError(
         503,
         "store_unavailable",
-        f"the store (Redis) does not answer: {detail}; try again when it is back",
+        "the store (Redis) does not answer; try again when it is back",
         code="store_unavailable",
         retry_after_s=1.0,
     )
@@ -108,7 +108,7 @@ async def _headstart_error(_request: Request, error: Exception) -> JSONResponse:
     """Map what adapters raise: Transient is the store's fault, Invalid is the caller's."""
     match error:
         case Transient():
-            shaped = store_away(str(error))
+            shaped = store_away()
             shaped.retry_after_s = error.retry_after_s or 1.0
         case Invalid():
             shaped = ApiError(400, "invalid_request_error", str(error), code="invalid_value")

@@ -109,7 +109,6 @@ class Followers:
         board.routing = await snapshots.routing()
         board.baselines = await snapshots.baselines()
         board.slas = await settings.slas()
-        board.pins = await settings.pins()
         board.mode_wanted = await settings.mode()
         # A store that lost its data does not make us forget what we know.
         board.world = world or board.world

@@ -42,8 +42,8 @@ class Guard:
         exchange = _Exchange(scope, receive, send)
         try:
             await self._app(scope, exchange.receive, exchange.send)
-        except _BodyTooLarge:
-            await exchange.refuse(_too_large())
+            if exchange.too_large:
+                await exchange.refuse(_too_large())
         except Exception:
             # The last resort: whatever a bug of ours did, the caller gets the one shape.
             _log.exception("control.unhandled_error", path=scope["path"])
@@ -58,7 +58,7 @@ class Guard:
 
 
 class _BodyTooLarge(Exception):
-    pass
+    """Ends the reading of a body; the framework turns it into an answer of its own."""
 
 
 class _Exchange:
@@ -69,6 +69,7 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._received_bytes = 0
+        self.too_large = False
         self.status: int | None = None
 
     async def receive(self) -> Message:
@@ -76,10 +77,16 @@ class _Exchange:
         if message["type"] == "http.request":
             self._received_bytes += len(message.get("body", b""))
             if self._received_bytes > MAX_BODY_BYTES:
+                self.too_large = True
                 raise _BodyTooLarge
         return message
 
     async def send(self, message: Message) -> None:
+        if self.too_large:
+            return  # the refusal follows when the app is done
+        await self._send_on(message)
+
+    async def _send_on(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
@@ -91,7 +98,7 @@ class _Exchange:
 
     async def refuse(self, error: ApiError) -> None:
         if self.status is None:
-            await as_response(error)(self._scope, self._receive, self.send)
+            await as_response(error)(self._scope, self._receive, self._send_on)
 
 
 def _too_large() -> ApiError:

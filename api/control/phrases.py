@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from contracts.plan import Decision, Outcome
 from contracts.reasons import Reason, explain
 
@@ -45,6 +47,8 @@ def _what(decision: Decision) -> str:
             return _hold(decision.reason)
         case Outcome.ABSTAIN:
             return "No opinion on"
+        case _:
+            assert_never(decision.outcome)
 
 
 def _change(decision: Decision) -> str:

@@ -64,7 +64,7 @@ class ControlRoom:
             async with self.clock.timeout(CALL_LIMIT_S * self.clock.scale):
                 return await answer
         except TimeoutError:
-            raise store_away(f"no answer within {CALL_LIMIT_S:.0f} s") from None
+            raise store_away() from None
 
     def stale_reason(self) -> str | None:
         """Why the world that is known may not be so any more."""
@@ -76,7 +76,7 @@ class ControlRoom:
         if world is not None:
             return world, self.stale_reason() is not None
         if self.board.store_fault is not None:
-            raise store_away(self.board.store_fault)
+            raise store_away()
         raise ApiError(
             503,
             "not_ready",
@@ -92,7 +92,7 @@ class ControlRoom:
             return found
         known = self.board.known_models()
         if not known and self.board.store_fault is not None:
-            raise store_away(self.board.store_fault)
+            raise store_away()
         raise unknown_model(name, [*known, *self.board.aliases])
 
     def model_to_set(self, name: str) -> ModelId:

@@ -13,6 +13,8 @@ from fastapi import FastAPI
 
 from contracts.errors import Invalid
 
+_BACKLOG = 128
+
 GRACE_S = 3
 """Real seconds that open requests have to end in."""
 
@@ -24,12 +26,12 @@ def bind(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         reason = error.strerror or str(error)
         raise Invalid(
-            f"control API: cannot listen on {host}:{port}: {reason}; "
-            "set HEADSTART_CONTROL_PORT to a free port"
+            f"cannot listen on {host}:{port}: {reason}; set HEADSTART_CONTROL_PORT to a free port"
         ) from error
     return listener
 

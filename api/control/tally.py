@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 from contracts.events import (
     AnyEvent,
@@ -133,6 +134,8 @@ class RequestTally:
                     self._judge(event.model, event.at_s, met=False)
             case RequestCancelled():
                 self.cancelled += 1
+            case _:
+                assert_never(event)
 
     def _judge(self, model: ModelId, at_s: float, *, met: bool) -> None:
         window = self._windows.get(model)

@@ -24,7 +24,7 @@ from contracts.world import ModelStatus, NodeStatus, QueueStatus, Residency, Sla
 NEXT_USE_DELAYS_S: tuple[float, ...] = (5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Delays that next-use probabilities are shown for."""
 
-OURS = ("headstart", "actual", "ours")
+OURS = ("headstart",)
 """Names under which a baseline holds our own figures, counted beside those of the others."""
 
 PREFERRED_BASELINES = ("localai-lru", "lru")
@@ -35,7 +35,6 @@ def model_view(board: Board, status: ModelStatus, now_s: float) -> schemas.Model
     """One model of the world with what people set for it."""
     sla = board.slas.get(status.model)
     attainment = board.tally.attainment(now_s, status.model)
-    pinned = status.pinned if board.pins is None else status.model in board.pins
     return schemas.ModelView(
         id=status.model,
         node=status.node,
@@ -45,7 +44,7 @@ def model_view(board: Board, status: ModelStatus, now_s: float) -> schemas.Model
         waiting=status.waiting,
         arrivals=status.arrivals,
         last_used_at_s=status.last_used_at_s,
-        pinned=pinned,
+        pinned=board.is_pinned(status),
         footprint_bytes=status.footprint_bytes,
         occupied_bytes=status.occupied_bytes,
         load_s=finite(status.load_s),
@@ -210,17 +209,18 @@ def cold_starts(figures: Mapping[str, float]) -> float | None:
 def our_cold_starts(board: Board, arrivals: float | None) -> float | None:
     """Ours among the same number of arrivals that a baseline counted.
 
-    The controller may count ours beside theirs, on the very same requests; that is taken. Else
-    it is our share of cold requests in the event log times their arrivals, which differs where
-    the log goes back further, or less far, than the baseline does.
+    It is our share of cold requests times their arrivals, since a baseline may leave out
+    requests that it cannot judge. The controller counts ours beside theirs; where it does not,
+    the share is that of the event log, which may go back further, or less far.
     """
-    for name in OURS:
-        if name in board.baselines:
-            return cold_starts(board.baselines[name])
-    tally = board.tally
-    if arrivals is None or not tally.dispatched:
+    figures = next((board.baselines[name] for name in OURS if name in board.baselines), None)
+    if figures is None:
+        cold, of = float(board.tally.cold), float(board.tally.dispatched)
+    else:
+        cold, of = figures.get("cold_starts", math.nan), figures.get("arrivals", 0.0)
+    if arrivals is None or not of or not math.isfinite(cold):
         return None
-    return float(round(arrivals * tally.cold / tally.dispatched))
+    return float(round(arrivals * cold / of))
 
 
 def finite(value: float | None) -> float | None:

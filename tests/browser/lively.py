@@ -102,6 +102,7 @@ class Lively:
     mailbox: MemoryMailbox[ToController] = field(default_factory=MemoryMailbox)
     jobs: MemoryJobQueue = field(default_factory=MemoryJobQueue)
     requests: int = 0
+    cold: int = 0
     decided: int = 0
     mail_place: str = "0"
 
@@ -113,6 +114,8 @@ class Lively:
             residency = Residency.HOT if hot else Residency.COLD
             if index == 2:
                 residency = Residency.LOADING
+            if kind.name == HOSTILE:
+                residency = Residency.HOT
             models[ModelId(kind.name)] = ModelStatus(
                 model=ModelId(kind.name),
                 node=NODE,
@@ -159,12 +162,12 @@ class Lively:
             jobs=self.jobs,
         )
 
-    async def seed(self) -> tuple[ModelForecast, ...]:
+    async def seed(self, *, minutes: int = HISTORY_MINUTES) -> tuple[ModelForecast, ...]:
         """Fill the ports; gives the forecasts that would have come before."""
         now_s = self.clock.now_s()
-        start_s = now_s - HISTORY_MINUTES * 60
+        start_s = now_s - minutes * 60
         past: list[ModelForecast] = []
-        for minute in range(HISTORY_MINUTES):
+        for minute in range(minutes):
             at_s = start_s + minute * 60
             for kind in self.kinds:
                 for _ in range(self._poisson(_rate(kind, at_s))):
@@ -174,21 +177,19 @@ class Lively:
         await self.settings.put_sla(Sla(model=ModelId(self.kinds[0].name), target_s=1.5))
         await self.settings.put_sla(
             Sla(
-                model=ModelId(self.kinds[7].name),
+                model=ModelId(self.kinds[-1].name),
                 target_s=30.0,
                 percentile=90.0,
                 priority=PriorityClass.BATCH,
                 weight=0.5,
             )
         )
-        await self.settings.set_pin(ModelId(self.kinds[3].name), pinned=True)
+        if len(self.kinds) > 3:
+            await self.settings.set_pin(ModelId(self.kinds[3].name), pinned=True)
         await self.settings.set_mode(Mode.ACTIVE)
+        await self._obey()
         await self.snapshots.put_world(self.world)
-        arrivals = self.requests
-        await self.snapshots.put_baseline(
-            "localai-lru",
-            {"arrivals": arrivals, "cold_starts": round(arrivals * 0.094), "loads": 131},
-        )
+        await self.keep_scores()
         for index in range(14):
             self.jobs.enqueue("batch", "inference", {}, f"b{index}")
         self.jobs.enqueue("maintenance", "retention", {}, "m1")
@@ -197,11 +198,19 @@ class Lively:
             await self.decide(now_s - (40 - index) * 17)
         return tuple(past)
 
+    async def keep_scores(self) -> None:
+        """Ours beside LocalAI's own, as the controller publishes them."""
+        theirs = {"arrivals": self.requests, "cold_starts": round(0.094 * self.requests)}
+        ours = {"arrivals": self.requests, "cold_starts": self.cold}
+        await self.snapshots.put_baseline("localai-lru", theirs)
+        await self.snapshots.put_baseline("headstart", ours)
+
     async def request(self, kind: Kind, at_s: float, *, cold: float) -> None:
         """One whole request."""
         self.requests += 1
         request, model = RequestId(f"r{self.requests}"), ModelId(kind.name)
         is_cold = self.rng.random() < cold
+        self.cold += is_cold
         ttft_s = self.rng.expovariate(1 / 0.6) + (kind.load_s if is_cold else 0.0)
 
         def told(index: int) -> dict[str, object]:
@@ -293,6 +302,7 @@ class Lively:
             mode=await self.settings.mode() or Mode.OBSERVE,
         )
         await self.snapshots.put_world(self.world)
+        await self.keep_scores()
         if self.rng.random() < 0.25:
             await self.decide(now_s)
         if self.world.generation % 10 == 0:
@@ -304,6 +314,8 @@ class Lively:
             await self.clock.sleep(self.clock.scale)
 
     async def _obey(self) -> None:
+        for model in await self.settings.pins() ^ {m.model for m in self._pinned()}:
+            self.set(model, pinned=not self.world.models[model].pinned)
         self.mail_place, messages = await self.mailbox.receive(self.mail_place, block_s=0)
         for message in messages:
             now_s = self.clock.now_s()
@@ -311,6 +323,9 @@ class Lively:
                 self.set(message.model, residency=Residency.LOADING, residency_since_s=now_s)
             elif isinstance(message, UnloadRequested):
                 self.set(message.model, residency=Residency.COLD, residency_since_s=now_s)
+
+    def _pinned(self) -> list[ModelStatus]:
+        return [status for status in self.world.models.values() if status.pinned]
 
     def set(self, model: ModelId, **changes: object) -> None:
         """Change one model of the world."""

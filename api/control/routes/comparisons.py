@@ -19,7 +19,7 @@ async def list_comparisons(
     """Cold starts by policy beside ours."""
     fault = room.board.store_fault
     if not room.board.baselines and fault is not None:
-        raise store_away(fault)
+        raise store_away()
     found, more = cut_page(
         views.comparison_views(room.board), limit=limit, after=after, key=lambda one: one.id
     )

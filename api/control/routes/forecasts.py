@@ -19,7 +19,7 @@ async def list_forecasts(
     """Quantiles and next-use probabilities of every model, by name."""
     forecasts, fault = room.board.forecasts, room.board.store_fault
     if not forecasts and fault is not None:
-        raise store_away(fault)
+        raise store_away()
     names, more = cut_page(sorted(forecasts), limit=limit, after=after, key=str)
     now_s = room.clock.now_s()
     return schemas.Page(
@@ -37,7 +37,7 @@ async def get_forecast(room: Room, model: str) -> schemas.ForecastView:
     forecast, fault = room.board.forecasts.get(name), room.board.store_fault
     if forecast is None:
         if fault is not None:
-            raise store_away(fault)
+            raise store_away()
         raise not_found(f'nothing is forecast for "{name}" yet', code="no_forecast", param="model")
     view = views.forecast_view(forecast, room.clock.now_s())
     return view.model_copy(update={"stale": fault is not None})

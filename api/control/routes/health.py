@@ -54,17 +54,24 @@ async def readyz(room: Room) -> ReadyView | JSONResponse:
 
 def _checks(room: ControlRoom) -> list[CheckView]:
     board, now_s = room.board, room.clock.now_s()
-    fault = board.store_fault
+    away = board.store_fault is not None
     snapshot_age_s, forecast_age_s = board.snapshot_age_s(now_s), board.forecast_age_s(now_s)
     # Forecasts are renewed every ten seconds and expire after a minute.
     forecast_limit_s = max(60.0, room.stale_after_s)
-    broken = [f"{name}: {why}" for name, why in sorted(room.followers.faults.items())]
     return [
-        CheckView(name="redis", ok=fault is None, why=fault),
-        CheckView(name="sources", ok=not broken, why="; ".join(broken) or None),
+        CheckView(name="redis", ok=not away, why="it does not answer" if away else None),
+        _sources_check(room),
         _age_check("controller", snapshot_age_s, room.stale_after_s, "snapshot"),
         _age_check("predictor", forecast_age_s, forecast_limit_s, "forecast"),
     ]
+
+
+def _sources_check(room: ControlRoom) -> CheckView:
+    """Whether each stream is followed. The details, which may name addresses, are in the log."""
+    broken = ", ".join(sorted(room.followers.faults))
+    return CheckView(
+        name="sources", ok=not broken, why=f"cannot follow {broken}" if broken else None
+    )
 
 
 def _age_check(name: str, age_s: float | None, limit_s: float, what: str) -> CheckView:

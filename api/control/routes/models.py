@@ -89,14 +89,8 @@ async def unload_model(room: Room, model: str, response: Response) -> schemas.Ac
         response.status_code = 200
         return _answer(status.model, "unload", "already", "it is not resident")
     pins = await room.ask(room.ports.settings.pins())
-    if status.model in pins:
-        raise ApiError(
-            409,
-            "invalid_request_error",
-            f'"{status.model}" is pinned: unpin it first',
-            code="model_pinned",
-            param="model",
-        )
+    if status.model in pins or room.board.is_pinned(status):
+        raise _conflict(f'"{status.model}" is pinned: unpin it first', "model_pinned")
     await _send(room, UnloadRequested(model=status.model, at_s=room.clock.now_s()))
     wait = f" after {status.in_flight} requests in flight" if status.in_flight else ""
     return _answer(
@@ -120,16 +114,25 @@ async def _set_pin(room: ControlRoom, model: ModelId, *, pinned: bool) -> schema
     settings = room.ports.settings
     action: Literal["pin", "unpin"] = "pin" if pinned else "unpin"
     same = (model in await room.ask(settings.pins())) is pinned
+    status = room.board.world.models.get(model) if room.board.world is not None else None
+    if same and not pinned and status is not None and room.board.is_pinned(status):
+        raise _conflict(
+            f'"{model}" is pinned by the configuration: change it there', "pinned_by_configuration"
+        )
     if not same:
         await room.ask(settings.set_pin(model, pinned=pinned))
     # Sent in any case: asking again repairs a message that was lost.
     await _send(room, SettingsChanged(at_s=room.clock.now_s()))
-    room.board.pins = await room.ask(settings.pins())
+    room.board.wish_pin(model, room.clock.now_s(), pinned=pinned)
     room.live.refresh()
     word = "pinned" if pinned else "not pinned"
     if same:
         return _answer(model, action, "already", f"it was {word} already")
     return _answer(model, action, "done", f"it is {word} now")
+
+
+def _conflict(message: str, code: str) -> ApiError:
+    return ApiError(409, "invalid_request_error", message, code=code, param="model")
 
 
 def _status(room: ControlRoom, name: str) -> tuple[ModelStatus, bool]:

@@ -25,7 +25,7 @@ function drawVersus(summary) {
   if (comparison && comparison.our_cold_starts !== null && comparison.cold_starts !== null) {
     const most = Math.max(comparison.our_cold_starts, comparison.cold_starts, 1);
     const share = (n) => (comparison.arrivals ? n / comparison.arrivals : null);
-    rows.push(bar("Headstart", comparison.our_cold_starts, share(comparison.our_cold_starts), most, "ours"));
+    rows.push(bar(summary.mode === "observe" ? "As it is now" : "Headstart", comparison.our_cold_starts, share(comparison.our_cold_starts), most, "ours"));
     const name = POLICY_NAMES[comparison.policy] ?? comparison.policy;
     rows.push(bar(name, comparison.cold_starts, share(comparison.cold_starts), most, "theirs"));
     rows.push(el("p", { class: "verdict" }, ...verdict(comparison)));

@@ -1,0 +1,86 @@
+"""The control API's process: ``python -m api.control``. Wires adapters to the app, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import structlog
+
+from adapters.clock import ScaledClock
+from adapters.log_setup import configure_logging
+from adapters.redis_client import connect
+from adapters.redis_decisions import RedisDecisionJournal
+from adapters.redis_events import RedisEventLog
+from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_mailbox import to_controller
+from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
+from adapters.rq_queue import RqJobQueue, connect_blocking
+from adapters.settings import Settings, load_settings
+from api.control.app import create_app
+from api.control.ports import ControlPorts
+from api.control.server import ControlServer, bind
+from contracts.errors import Invalid
+from workers.queues import QUEUES
+
+_log = structlog.get_logger("headstart.control")
+
+BAD_CONFIGURATION = 2
+
+
+async def serve(settings: Settings, redis_url: str) -> None:
+    """Serve until SIGTERM or SIGINT. Raises Invalid when the port cannot be had."""
+    config = settings.control_config()
+    listener = bind(config.host, config.port)
+    client, blocking = connect(redis_url), connect_blocking(redis_url)
+    app = create_app(
+        config,
+        ControlPorts(
+            events=RedisEventLog(client),
+            forecasts=RedisForecastStore(client),
+            decisions=RedisDecisionJournal(client),
+            settings=RedisControlStore(client),
+            snapshots=RedisSnapshotStore(client),
+            controller=to_controller(client),
+            jobs=RqJobQueue(blocking, QUEUES),
+        ),
+        ScaledClock.from_environment(os.environ),
+        default_target_s=settings.controller_config().planner.default_target_s,
+    )
+    server = ControlServer(app, on_stop=app.state.room.feed.close)
+    host, port = listener.getsockname()[:2]
+    _log.info("control.listening", host=host, port=port, writes=_writes(config.admin_key))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        listener.close()
+        blocking.close()
+        await client.aclose()
+    _log.info("control.stopped")
+
+
+def _writes(admin_key: str | None) -> str:
+    return "from this machine" if admin_key is None else "with the admin key"
+
+
+def _redis_url(settings: Settings) -> str:
+    if settings.redis_url is None:
+        raise Invalid("no Redis: set REDIS_URL, or start everything with `headstart up`")
+    return settings.redis_url
+
+
+def main() -> int:
+    """Start; 2 for a configuration or a port that cannot be used, with one line that says why."""
+    try:
+        settings = load_settings(os.environ)
+        configure_logging("control", json=settings.log_json, level=settings.log_level)
+        asyncio.run(serve(settings, _redis_url(settings)))
+    except Invalid as error:
+        print(f"headstart control: {error}", file=sys.stderr)  # noqa: T201 - for people
+        return BAD_CONFIGURATION
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

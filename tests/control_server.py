@@ -1,0 +1,113 @@
+"""A control API over ports in memory, served by a real uvicorn in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from fastapi import FastAPI
+
+from adapters.clock import ScaledClock
+from api.control.app import create_app
+from api.control.ports import ControlPorts
+from api.control.room import ControlRoom
+from api.control.server import ControlServer, bind
+from contracts.config import ControlConfig
+from tests.browser.lively import KINDS, Kind, Lively
+
+T = TypeVar("T")
+
+LIMIT_S = 20.0
+
+
+@dataclass
+class RunningControl:
+    """Started with ``start``; everything in it lives on the server's own loop."""
+
+    config: ControlConfig = field(default_factory=ControlConfig)
+    kinds: tuple[Kind, ...] = KINDS[:3]
+    minutes: int = 5
+    seeded: bool = True
+    jobs: bool = True
+    port: int = 0
+
+    def start(self) -> RunningControl:
+        ready = threading.Event()
+        self._failure: BaseException | None = None
+
+        def run() -> None:
+            try:
+                asyncio.run(self._serve(ready))
+            except BaseException as error:  # noqa: BLE001 - told to the test that waits
+                self._failure = error
+                ready.set()
+
+        self.thread = threading.Thread(target=run, daemon=True)
+        self.thread.start()
+        assert ready.wait(LIMIT_S)
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(LIMIT_S)
+        assert not self.thread.is_alive()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the server's loop and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(LIMIT_S)
+
+    @property
+    def room(self) -> ControlRoom:
+        room: ControlRoom = self.app.state.room
+        return room
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def refresh(self) -> None:
+        """As the next poll would."""
+        await self.room.followers.read_world()
+        self.room.live.refresh()
+
+    async def freshen(self) -> None:
+        """As a controller that lives: the world is of now."""
+        self.lively.world = replace(self.lively.world, taken_at_s=self.lively.clock.now_s())
+        await self.lively.snapshots.put_world(self.lively.world)
+        await self.refresh()
+
+    async def _serve(self, ready: threading.Event) -> None:
+        self.loop = asyncio.get_running_loop()
+        clock = ScaledClock()
+        self.lively = Lively(clock, kinds=self.kinds)
+        past = await self.lively.seed(minutes=self.minutes) if self.seeded else ()
+        ports = self.lively.ports()
+        if not self.jobs:
+            ports = ControlPorts(
+                events=ports.events,
+                forecasts=ports.forecasts,
+                decisions=ports.decisions,
+                settings=ports.settings,
+                snapshots=ports.snapshots,
+                controller=ports.controller,
+            )
+        self.app: FastAPI = create_app(self.config, ports, clock)
+        self.room.board.take_forecasts(past)
+        listener = bind("127.0.0.1", self.port)
+        self.port = listener.getsockname()[1]
+        self.server = ControlServer(self.app, on_stop=self.room.feed.close)
+
+        async def tell_when_started() -> None:
+            while not self.server.started:  # noqa: ASYNC110 - uvicorn tells in no other way
+                await asyncio.sleep(0.01)
+            ready.set()
+
+        telling = asyncio.create_task(tell_when_started())
+        await self.server.serve(sockets=[listener])
+        await telling
+        listener.close()
