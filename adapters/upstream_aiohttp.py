@@ -7,9 +7,9 @@ followed, and there is no time limit but that of connecting.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator
-from typing import NoReturn
 
 import aiohttp
 from multidict import CIMultiDict
@@ -66,8 +66,12 @@ class AiohttpUpstream:
                 data=body,
                 allow_redirects=False,
             )
+        except aiohttp.ServerTimeoutError as error:
+            raise Unanswered("connecting took too long") from error
+        except aiohttp.ClientConnectorError as error:
+            raise Unreachable(_reason(error)) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            self._raise(error)
+            raise Broken(_reason(error)) from error
         return AiohttpResponse(response)
 
     async def open_tunnel(self) -> SocketTunnel:
@@ -79,9 +83,9 @@ class AiohttpUpstream:
                     self._host, self._port, ssl=context, limit=_READ_BYTES
                 )
         except TimeoutError:
-            raise Unanswered(f"{self._host}:{self._port} did not take the connection") from None
+            raise Unanswered("connecting took too long") from None
         except OSError as error:
-            self._raise(error)
+            raise Unreachable(_reason(error)) from error
         return SocketTunnel(reader, writer, prefix=self._prefix.encode("ascii"))
 
     async def close(self) -> None:
@@ -104,14 +108,6 @@ class AiohttpUpstream:
             trust_env=False,
         )
         return self._session
-
-    def _raise(self, error: Exception) -> NoReturn:
-        where = f"{self._host}:{self._port}"
-        if isinstance(error, aiohttp.ServerTimeoutError):
-            raise Unanswered(f"{where} did not take the connection") from error
-        if isinstance(error, aiohttp.ClientConnectorError | ConnectionRefusedError):
-            raise Unreachable(f"{where}: {_reason(error)}") from error
-        raise Broken(f"{where}: {_reason(error)}") from error
 
 
 class AiohttpResponse:
@@ -189,8 +185,15 @@ def _text(value: bytes) -> str:
 
 
 def _reason(error: BaseException) -> str:
+    """For people, and without the address, which is not every caller's business."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its name could not be resolved"
     if isinstance(error, aiohttp.ClientConnectorError):
-        error = error.os_error
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+        return "no connection"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the connection ended in the middle of the answer"
+    if isinstance(error, aiohttp.ClientResponseError | ValueError):
+        return "what came back was no HTTP"
+    return "the connection was closed"

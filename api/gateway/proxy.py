@@ -99,7 +99,7 @@ class Relay:
         except Transient as error:
             if body is not None:
                 body.raise_early_end()
-            fault.begin(error, node=node.node)
+            fault.begin(error, node=node.node, url=node.url)
             if isinstance(error, Unanswered):
                 raise upstream_timeout(f"LocalAI did not take the connection: {error}.") from error
             raise upstream_error(f"LocalAI could not be reached: {error}.") from error
