@@ -155,11 +155,8 @@ def test_the_catalogue_names_each_model_once_and_has_every_kind():
 
 
 def test_every_file_says_where_it_comes_from_and_under_which_licence():
-    listed = dict(
-        re.findall(
-            r"^\| `([^`]+)` \|.*\| ([^|]+) \|$", (DATA / "README.md").read_text(), re.MULTILINE
-        )
-    )
+    row = re.compile(r"^\| `([^`]+)` \|.*\| ([^|]+) \|$", re.MULTILINE)
+    listed = dict(row.findall((DATA / "README.md").read_text()))
     there = {
         str(path.relative_to(DATA))
         for path in DATA.rglob("*")
