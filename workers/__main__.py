@@ -41,6 +41,7 @@ _ALL = "all"
 _OUTAGE_ATTEMPTS = 240
 """Half-second tries: a job that runs while Redis is away for two minutes runs once."""
 _PAUSE_S = 1.0
+_WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not listened on
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Invalid as error:
         sys.stderr.write(f"workers: {error}\n")
         return 2
-    configure_logging(f"workers.{options.queue}", level=settings.log_level)
+    configure_logging(f"workers.{options.queue}", json=settings.log_json, level=settings.log_level)
     stop = _stop_on_signals()
     if options.parent is not None:
         die_with_parent(signal.SIGTERM, options.parent)
@@ -169,7 +170,10 @@ def _redis_url(settings: Settings) -> str:
 
 
 def _own_gateway(settings: Settings) -> str:
-    return f"http://127.0.0.1:{settings.gateway_config().port}"
+    """The gateway of this machine, where it listens on one address alone or on all."""
+    config = settings.gateway_config()
+    host = "127.0.0.1" if config.host in _WILDCARDS else config.host
+    return f"http://[{host}]:{config.port}" if ":" in host else f"http://{host}:{config.port}"
 
 
 def _command(queue: str, gateway_url: str | None) -> list[str]:
