@@ -100,7 +100,9 @@ def main() -> int:
     """Start; 2 for a configuration that cannot work, with one line that says why."""
     configure_logging("controller")
     try:
-        asyncio.run(serve(_checked(load_settings(os.environ))))
+        settings = _checked(load_settings(os.environ))
+        configure_logging("controller", json=settings.log_json, level=settings.log_level)
+        asyncio.run(serve(settings))
     except Invalid as error:
         print(f"headstart controller: {error}", file=sys.stderr)  # noqa: T201 - for people
         return BAD_CONFIGURATION

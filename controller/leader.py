@@ -173,7 +173,7 @@ class Leader:
             self._world,
             mode=mode or default,
             slas=declared_slas(self._profiles) | dict(slas),
-            pins=pins,
+            pins=pins | {name for name, profile in self._profiles.items() if profile.pinned},
         )
         self._wake.set()
 
