@@ -327,7 +327,6 @@ class Model(Section):
     pinned: bool = setting(
         "Never unload it.",
         default=False,
-        no_effect="POST /v1/models/{model}/pin, or the dashboard, pins a model",
     )
     slots: Whole | None = setting(
         "Its requests that run at once; more wait in their class. None: no limit here.",
