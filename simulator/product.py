@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Protocol, TypedDict
 
 from contracts.config import PlannerConfig
+from contracts.errors import Invalid
 from contracts.events import (
     AnyEvent,
     LoadCause,
@@ -27,6 +28,7 @@ from contracts.ids import ModelId, NodeId, RequestId
 from contracts.plan import LoadModel, PlannerState, UnloadModel
 from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
 from controller.fold import commit, fold
+from controller.memory import usable_bytes
 from controller.planner import plan
 from simulator.simulation import Simulation
 from simulator.workloads import MIB
@@ -70,7 +72,11 @@ class ProductDriver:
         self._timer_at_s = float("inf")
 
     def begin(self, simulation: Simulation) -> None:
-        """Everything is cold; footprints and load times are known, as after a measured day."""
+        """Everything is cold; footprints and load times are known, as after a measured day.
+
+        Raises Invalid where a model never fits beside the reserve: its requests would wait
+        for ever.
+        """
         self._sim = simulation
         models = {
             name: ModelStatus(
@@ -94,6 +100,14 @@ class ProductDriver:
                 model_limit=None,
             )
         )
+        usable = usable_bytes(self._world.nodes[NODE], self._config)
+        largest = max(models.values(), key=lambda model: model.footprint_bytes or 0)
+        if usable is not None and usable < (largest.footprint_bytes or 0):
+            raise Invalid(
+                f"capacity of {simulation.capacity_mb} MB less a reserve of "
+                f"{self._config.reserve_ratio:.0%} does not hold {largest.model} "
+                f"({simulation.models[largest.model].spec.size_mb} MB)"
+            )
         self._tick_later(simulation.now_s)
 
     def on_arrival(self, request: int, model: ModelId) -> None:

@@ -32,6 +32,14 @@ class Row:
         return asdict(self)
 
 
+def closure(slo: float, *, lru: float, oracle: float) -> float | None:
+    """How much of the way from a memory-aware LRU (0) to clairvoyance (1) a policy goes.
+
+    None where the two do not differ: there is no way to go.
+    """
+    return None if oracle == lru else (slo - lru) / (oracle - lru)
+
+
 def percentile(ordered: Sequence[float], share: float) -> float:
     """The value at index floor(share x n) of sorted values; NaN for none."""
     if not ordered:

@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import math
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -70,20 +71,24 @@ def load_workload(name: str, trace: Path) -> Workload:
     Raises
     ------
     Invalid
-        Unknown name, unreadable file, or a row that does not fit; names file and line.
+        Unknown name, unreadable file, no request, or a row that does not fit; names the file,
+        and the line where there is one.
     """
     if name not in WORKLOADS:
         raise Invalid(f"unknown workload {name!r}; known are {', '.join(sorted(WORKLOADS))}")
     try:
-        rows = list(_rows(trace))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        lines = dict(_lines(trace))
+    except _UNREADABLE as error:
         raise Invalid(f"{trace}: cannot be read: {error}") from error
-    if not rows:
+    if not lines:
         raise Invalid(f"{trace}: no rows after the header")
     try:
-        workload = WORKLOADS[name](rows)
-    except (KeyError, ValueError, TypeError) as error:
-        raise Invalid(f"{trace}: is not a {name} trace: {type(error).__name__} {error}") from error
+        workload = WORKLOADS[name](list(lines.values()))
+    except _MISFITS as error:
+        misfits = (_misfit(name, line, row) for line, row in lines.items())
+        raise Invalid(f"{trace}: {next(filter(None, misfits))}") from error
+    if not workload.arrivals:
+        raise Invalid(f"{trace}: holds no request for workload {name}")
     return workload
 
 
@@ -98,7 +103,7 @@ def guess_workload(trace: Path) -> str:
     try:
         with _open(trace) as file:
             header = frozenset(file.readline().strip().split(","))
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise Invalid(f"{trace}: cannot be read: {error}") from error
     for columns, name in _COLUMNS:
         if columns <= header:
@@ -120,15 +125,33 @@ def drawn_service_s(text: str) -> float:
     return min(30.0, max(0.3, math.exp(0.5 + 0.6 * z)))
 
 
+_UNREADABLE = (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error)
+_MISFITS = (KeyError, ValueError, TypeError, OverflowError)
+
+
+def _misfit(name: str, line: int, row: dict[str, str]) -> str | None:
+    """What is wrong with this row, if anything is."""
+    try:
+        WORKLOADS[name]([row])
+    except KeyError as error:
+        return f"line {line}: workload {name} needs a column {error}"
+    except _MISFITS as error:
+        return f"line {line}: does not fit workload {name}: {error}"
+    return None
+
+
 def _open(trace: Path) -> io.TextIOBase:
     if trace.suffix == ".gz":
         return gzip.open(trace, "rt", encoding="utf-8", newline="")
     return trace.open(encoding="utf-8", newline="")
 
 
-def _rows(trace: Path) -> Iterator[dict[str, str]]:
+def _lines(trace: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Each row with its line's number."""
     with _open(trace) as file:
-        yield from csv.DictReader(file)
+        reader = csv.DictReader(file)
+        for row in reader:
+            yield reader.line_num, row
 
 
 _SIZES_GENTD26 = (2100, 2100, 4300, 6600, 6900)
@@ -154,12 +177,22 @@ def _workload(
     arrivals: Iterable[Arrival],
     model: Callable[[str], tuple[ModelId, WorkloadModel]],
 ) -> Workload:
-    ordered = tuple(sorted(arrivals, key=lambda a: (a.at_s, a.model)))
+    ordered = tuple(sorted(map(_checked, arrivals), key=lambda a: (a.at_s, a.model)))
     return Workload(
         name=name,
         models=dict(model(found) for found in sorted({a.model for a in ordered})),
         arrivals=ordered,
     )
+
+
+def _checked(arrival: Arrival) -> Arrival:
+    if not (math.isfinite(arrival.at_s) and arrival.at_s >= 0.0):
+        raise ValueError(f"time {arrival.at_s:g} s: must be a number from 0 on")
+    if not (math.isfinite(arrival.service_s) and arrival.service_s >= 0.0):
+        raise ValueError(f"service time {arrival.service_s:g} s: must be a number from 0 on")
+    if not arrival.model:
+        raise ValueError("the model has no name")
+    return arrival
 
 
 def _gentd26(rows: list[dict[str, str]]) -> Workload:
