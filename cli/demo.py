@@ -122,7 +122,7 @@ async def _with_traffic(
 
 
 def _planned(recipe: Recipe, kinds: Mapping[ModelId, str], clock: ScaledClock) -> Iterator[Planned]:
-    from cli.traffic import Planned, request_of_kind
+    from cli.traffic import Planned, streamed_request_of_kind
 
     for number, request in enumerate(recipe.requests(clock.now_s())):
         yield Planned(
@@ -131,7 +131,7 @@ def _planned(recipe: Recipe, kinds: Mapping[ModelId, str], clock: ScaledClock) -
             due_s=request.at_s,
             service_s=request.service_s,
             headers={"X-Headstart-Class": request.priority},
-            **request_of_kind(kinds[request.model]),
+            **streamed_request_of_kind(kinds[request.model]),
         )
 
 

@@ -116,7 +116,7 @@ class Service:
                     "service_ended",
                     service=self.spec.name,
                     code=code,
-                    said=self.last_line[:300],
+                    said=self.last_line[:300] if code > 0 else None,
                     restart_in_s=pause_s,
                 )
                 await self._pause(pause_s)

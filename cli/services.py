@@ -16,7 +16,7 @@ from adapters.redis_client import client_name, connect, mapped_errors
 from adapters.settings import Settings
 from cli.ports import WantedPort
 from cli.service import ServiceSpec
-from contracts.errors import Invalid, Transient
+from contracts.errors import Invalid, Permanent, Transient
 
 SERVICES = ("gateway", "control", "predictor", "controller", "workers")
 """All of them, in the order in which people think of them."""
@@ -109,6 +109,16 @@ def service_specs(
         )
         for name in names
     ]
+
+
+async def redis_answers(redis_url: str) -> bool:
+    """Whether Redis can be used now."""
+    try:
+        async with _client(redis_url) as client:
+            await client.execute_command("PING")
+    except (Transient, Permanent):
+        return False
+    return True
 
 
 def has_reached(redis_url: str) -> Callable[[int], Awaitable[bool]]:

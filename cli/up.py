@@ -26,6 +26,8 @@ Without = Annotated[
 ]
 Follow = Annotated[bool, typer.Option("--follow", help="Show the lines of all processes here.")]
 
+_NOT_YET = "  (does not answer yet)"
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -91,7 +93,7 @@ async def _serve(
 async def _greeting(names: tuple[str, ...], settings: Settings) -> str:
     from adapters.redis_client import redact
     from cli.readiness import answers_200
-    from cli.services import control_url, gateway_url
+    from cli.services import control_url, gateway_url, redis_answers
 
     lines = []
     if "gateway" in names:
@@ -100,9 +102,10 @@ async def _greeting(names: tuple[str, ...], settings: Settings) -> str:
         lines.append(f"dashboard  {control_url(settings)}")
     for node in settings.gateway_config().nodes:
         answers = await answers_200(node.url.rstrip("/") + "/readyz")
-        lines.append(f"LocalAI    {node.url}{'' if answers else '  (does not answer yet)'}")
+        lines.append(f"LocalAI    {node.url}{'' if answers else _NOT_YET}")
     if settings.redis_url is not None:
-        lines.append(f"Redis      {redact(settings.redis_url)}")
+        answers = await redis_answers(settings.redis_url)
+        lines.append(f"Redis      {redact(settings.redis_url)}{'' if answers else _NOT_YET}")
     mode = "active" if settings.active_by_default else "observe: decides, orders nothing"
     lines.append(f"mode       {mode}, unless another was set on the dashboard")
     lines.append(f"logs       {settings.data_dir / 'logs'}")
