@@ -115,7 +115,7 @@ async def redis_answers(redis_url: str) -> bool:
     """Whether Redis can be used now."""
     try:
         async with _client(redis_url) as client:
-            await client.execute_command("PING")
+            await client.time()
     except (Transient, Permanent):
         return False
     return True

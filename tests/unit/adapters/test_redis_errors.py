@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+from redis import exceptions as of_redis
+
+from adapters.redis_client import block_ms, check_replies, mapped_errors, text
+from contracts.errors import HeadstartError, Permanent, Transient
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (of_redis.ConnectionError("refused"), Transient),
+        (of_redis.TimeoutError("too slow"), Transient),
+        (of_redis.BusyLoadingError("LOADING"), Transient),
+        (of_redis.ReadOnlyError("replica"), Transient),
+        (of_redis.OutOfMemoryError("full"), Transient),
+        (of_redis.MaxConnectionsError("too many"), Transient),
+        (of_redis.ResponseError("LOADING the dataset"), Transient),
+        (of_redis.ResponseError("MISCONF errors writing to the AOF file"), Transient),
+        (of_redis.ResponseError("BUSY a script runs"), Transient),
+        (of_redis.ResponseError("WRONGTYPE"), Permanent),
+        (of_redis.ResponseError("BUSYGROUP it exists"), Permanent),
+        (of_redis.NoPermissionError("NOPERM"), Permanent),
+        (of_redis.AuthenticationError("wrong password"), Permanent),
+        (of_redis.AuthorizationError("no"), Permanent),
+        (of_redis.InvalidResponse("HTTP/1.1 400"), Permanent),
+        (of_redis.DataError("of another type"), Permanent),
+    ],
+)
+def test_every_error_of_the_server_is_one_of_two(error: Exception, kind: type[HeadstartError]):
+    with pytest.raises(kind, match=r"^store a thing: ") as raised, mapped_errors("store a thing"):
+        raise error
+    assert raised.value.__cause__ is error
+
+
+def test_a_refusal_wrapped_as_a_broken_connection_is_still_a_refusal():
+    greeting = of_redis.ConnectionError("greeting failed")
+    greeting.__cause__ = of_redis.AuthenticationError("wrong password")
+    with pytest.raises(Permanent), mapped_errors("read"):
+        raise greeting
+
+
+def test_other_errors_are_bugs_and_pass():
+    with pytest.raises(KeyError), mapped_errors("read"):
+        raise KeyError("x")
+
+
+def test_the_first_error_among_replies_is_raised():
+    check_replies([1, b"OK", None])
+    with pytest.raises(of_redis.ResponseError, match="first"):
+        check_replies([1, of_redis.ResponseError("first"), of_redis.ResponseError("second")])
+
+
+def test_waiting_is_cut_to_five_seconds_and_never_for_ever():
+    assert block_ms(0.0) is None
+    assert block_ms(-1.0) is None
+    assert block_ms(0.0001) == 1
+    assert block_ms(1.5) == 1500
+    assert block_ms(600.0) == 5000
+
+
+def test_names_come_as_text():
+    assert text(b"m\xc3\xb6del") == "mödel"
+    assert text("x") == "x"
