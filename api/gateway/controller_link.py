@@ -68,6 +68,8 @@ class ControllerLink:
                     # First the place, then the stored table: nothing falls between the two.
                     place, _ = await self._to_gateways.receive("$", block_s=0.0)
                     await self._read_stored_table()
+                    self._links.redis_is_up = True
+                    self._listen_fault.end()
                 place, messages = await self._to_gateways.receive(place, block_s=_BLOCK_REAL_S)
             except HeadstartError as error:
                 self._links.redis_is_up = False
@@ -76,8 +78,6 @@ class ControllerLink:
                 place = None
                 await self._clock.sleep(_RETRY_REAL_S * self._clock.scale)
                 continue
-            self._links.redis_is_up = True
-            self._listen_fault.end()
             for message in messages:
                 self.take(message)
 
