@@ -15,6 +15,7 @@ from contracts.messages import ToController, ToGateways
 MessageT = TypeVar("MessageT", ToController, ToGateways)
 
 _MAX_BATCH = 1000
+_MAX_BYTES = 16 * 1024**2
 
 
 def to_controller(client: redis.asyncio.Redis) -> RedisMailbox[ToController]:
@@ -38,7 +39,8 @@ class RedisMailbox(Generic[MessageT]):
         *,
         max_entries: int = 10_000,
     ) -> None:
-        self._stream = RedisStream(client, key, max_entries=max_entries)
+        # A routing table of many models is large: ten thousand of them would fill the server.
+        self._stream = RedisStream(client, key, max_entries=max_entries, max_bytes=_MAX_BYTES)
         self._types = message_types
         self.skipped = 0
 

@@ -18,6 +18,7 @@ end
 return #ARGV - 1
 """
 _MAX_APPEND = 500
+_LEAST_ENTRIES = 64
 
 Reply = bytes | str
 
@@ -32,12 +33,23 @@ class RedisStream:
     ----------
     max_entries : int
         About this many are kept (``MAXLEN ~``); the oldest go.
+    max_bytes : int or None
+        Fewer are kept when records are so large that they would take more than this together,
+        but never fewer than 64. None: records are small.
     """
 
-    def __init__(self, client: redis.asyncio.Redis, key: str, *, max_entries: int) -> None:
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        key: str,
+        *,
+        max_entries: int,
+        max_bytes: int | None = None,
+    ) -> None:
         self.client = client
         self.key = key
         self._max_entries = max_entries
+        self._max_bytes = max_bytes
         # One script call per batch costs a fifth of a pipeline of XADDs, and a server that is
         # out of memory refuses it as a whole.
         self._append = client.register_script(_APPEND_LUA)
@@ -46,7 +58,7 @@ class RedisStream:
         """Append in order, in calls of a size that does not hold up the server."""
         for start in range(0, len(records), _MAX_APPEND):
             batch = records[start : start + _MAX_APPEND]
-            await self._append(keys=[self.key], args=[self._max_entries, *batch])
+            await self._append(keys=[self.key], args=[self._bound(batch), *batch])
 
     async def read(self, after: str, *, count: int, block_s: float) -> list[RawEntry]:
         """Up to ``count`` entries after the id ``after``, waiting up to ``block_s``."""
@@ -57,6 +69,12 @@ class RedisStream:
         """The newest entry's id, "0" while there is none."""
         newest = await self.client.xrevrange(self.key, count=1)
         return parsed(newest)[0][0] if newest else "0"
+
+    def _bound(self, batch: Sequence[bytes]) -> int:
+        if self._max_bytes is None:
+            return self._max_entries
+        fitting = self._max_bytes // max(map(len, batch))
+        return min(self._max_entries, max(_LEAST_ENTRIES, fitting))
 
 
 def raw_entries(reply: object) -> list[RawEntry]:

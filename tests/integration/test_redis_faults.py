@@ -16,13 +16,14 @@ from adapters.redis_decisions import RedisDecisionJournal
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_lease import RedisLease
-from adapters.redis_mailbox import to_controller
+from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from contracts.errors import Invalid, Permanent, Transient
 from contracts.events import NodeLost
 from contracts.ids import ModelId, NodeId
 from contracts.messages import SettingsChanged
-from contracts.world import Mode
+from contracts.routing import ModelRoute, RoutingTable
+from contracts.world import Mode, Residency
 
 pytestmark = pytest.mark.integration
 
@@ -217,6 +218,27 @@ async def test_damaged_values_are_counted_and_missing(make_client, redis_url):
     assert mailbox.skipped == 1
     assert await journal.newest(limit=5) == ()
     assert journal.skipped == 1
+
+
+async def test_large_routing_tables_do_not_fill_the_server(make_client, redis_url):
+    client = make_client(redis_url)
+    mailbox = to_gateways(client)
+    models = [ModelId(f"organisation/model-{number}") for number in range(1000)]
+    table = RoutingTable(
+        token=1,
+        made_at_s=0.0,
+        mode=Mode.ACTIVE,
+        models={
+            model: ModelRoute(model=model, node=NodeId("n"), residency=Residency.COLD)
+            for model in models
+        },
+    )
+    for _ in range(200):
+        await mailbox.send(table)
+    assert 64 <= await client.xlen("headstart:to-gateways") < 120
+    assert await client.memory_usage("headstart:to-gateways") < 32 * 1024**2
+    _, tables = await mailbox.receive("0", block_s=0.0)
+    assert tables[-1] == table
 
 
 async def test_consumers_that_are_long_gone_are_forgotten(make_client, redis_url, monkeypatch):
