@@ -33,6 +33,7 @@ class RunningControl:
     seeded: bool = True
     jobs: bool = True
     port: int = 0
+    _life: asyncio.Task[None] | None = None
 
     def start(self) -> RunningControl:
         ready = threading.Event()
@@ -51,6 +52,14 @@ class RunningControl:
         if self._failure is not None:
             raise self._failure
         return self
+
+    def live(self) -> None:
+        """Let time pass in the world, second by second, until the server stops."""
+
+        async def begin() -> None:
+            self._life = asyncio.create_task(self.lively.run())
+
+        self.do(begin())
 
     def stop(self) -> None:
         self.server.should_exit = True
@@ -110,4 +119,6 @@ class RunningControl:
         telling = asyncio.create_task(tell_when_started())
         await self.server.serve(sockets=[listener])
         await telling
+        if self._life is not None:
+            self._life.cancel()
         listener.close()

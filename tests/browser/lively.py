@@ -108,25 +108,9 @@ class Lively:
 
     def __post_init__(self) -> None:
         now_s = self.clock.now_s()
-        models = {}
-        for index, kind in enumerate(self.kinds):
-            hot = index in (0, 3, 4, 5, 6, 8)
-            residency = Residency.HOT if hot else Residency.COLD
-            if index == 2:
-                residency = Residency.LOADING
-            if kind.name == HOSTILE:
-                residency = Residency.HOT
-            models[ModelId(kind.name)] = ModelStatus(
-                model=ModelId(kind.name),
-                node=NODE,
-                residency=residency,
-                residency_since_s=now_s - 60 * (index + 1),
-                last_used_at_s=now_s - 40 * index**2,
-                arrivals=int(100 * kind.per_minute),
-                footprint_bytes=int(kind.footprint_gb * GB),
-                load_s=kind.load_s,
-                load_cause=LoadCause.PREFETCH if index % 2 else LoadCause.DEMAND,
-            )
+        models = {
+            ModelId(kind.name): self._status(index, kind) for index, kind in enumerate(self.kinds)
+        }
         self.world = WorldSnapshot(
             taken_at_s=now_s,
             mode=Mode.ACTIVE,
@@ -150,6 +134,39 @@ class Lively:
             prefetches=PrefetchTally(started=61, used=44, wasted=12),
             demand_loads=37,
         )
+
+    def _status(self, index: int, kind: Kind) -> ModelStatus:
+        now_s = self.clock.now_s()
+        hot = index in (0, 3, 4, 5, 6, 8) or kind.name == HOSTILE
+        residency = Residency.HOT if hot else Residency.COLD
+        return ModelStatus(
+            model=ModelId(kind.name),
+            node=NODE,
+            residency=Residency.LOADING if index == 2 else residency,
+            residency_since_s=now_s if index == 2 else now_s - 60 * index,
+            last_used_at_s=now_s - 40 * index**2,
+            arrivals=int(100 * kind.per_minute),
+            footprint_bytes=int(kind.footprint_gb * GB),
+            load_s=kind.load_s,
+            load_cause=LoadCause.PREFETCH if index % 2 else LoadCause.DEMAND,
+        )
+
+    async def add(self, kind: Kind) -> None:
+        """One more model, hot."""
+        self.kinds = (*self.kinds, kind)
+        status = replace(self._status(0, kind), residency=Residency.HOT)
+        self.world = replace(self.world, models={**self.world.models, status.model: status})
+        await self.snapshots.put_world(self.world)
+
+    def remove(self, model: ModelId) -> None:
+        """A model is gone from LocalAI."""
+        self.kinds = tuple(kind for kind in self.kinds if kind.name != model)
+        models = {name: one for name, one in self.world.models.items() if name != model}
+        self.world = replace(self.world, models=models)
+
+    def age(self, by_s: float) -> None:
+        """The controller has not spoken for a while."""
+        self.world = replace(self.world, taken_at_s=self.clock.now_s() - by_s)
 
     def ports(self) -> ControlPorts:
         return ControlPorts(

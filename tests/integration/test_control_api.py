@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import structlog
 
 from contracts.config import ControlConfig
 from contracts.errors import Transient
@@ -467,13 +468,15 @@ def check_shape(body: Any) -> None:
     assert isinstance(body["error"]["type"], str)
 
 
-async def test_a_bug_of_ours_has_the_one_shape_too(control: RunningControl, session, capfd):
+async def test_a_bug_of_ours_has_the_one_shape_too(control: RunningControl, session):
     def broken() -> object:
         raise RuntimeError("secret detail")
 
     control.room.world = broken  # type: ignore[method-assign,assignment]  # a bug, on purpose
-    status, body, _ = await Caller(session, control.url)("GET", "/v1/models")
+    with structlog.testing.capture_logs() as logged:
+        status, body, _ = await Caller(session, control.url)("GET", "/v1/models")
     assert status == 500
+    assert "control.unhandled_error" in [line["event"] for line in logged]
     check_shape(body)
     assert "secret detail" not in json.dumps(body)
 
