@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from api.gateway.detect import MAX_MODEL_NAME_CHARS, Peek
+from api.gateway.forms import FormPeek
+
+KIND = b'multipart/form-data; boundary="b"'
+
+
+def part(how: bytes, value: bytes) -> bytes:
+    return b"--b\r\nContent-Disposition: form-data; " + how + b"\r\n\r\n" + value + b"\r\n"
+
+
+MODEL = part(b'name="model"', b"whisper")
+FILE = part(b'name="file"; filename="x.wav"', b"\x00" * 1000)
+
+
+def peeked(body: bytes, kind: bytes = KIND, field: str = "model") -> Peek:
+    form = FormPeek(kind, field)
+    form.feed(body)
+    return form.peek
+
+
+def test_it_is_done_as_soon_as_the_model_is_there():
+    form = FormPeek(KIND)
+    done = []
+    for piece in (FILE, MODEL, b"--b", b"\r\n"):
+        form.feed(piece)
+        done.append(form.is_done)
+    assert done == [False, False, False, True]
+    assert form.peek == Peek(model="whisper")
+
+
+def test_the_stream_field_counts_where_it_comes_first():
+    stream = part(b'name="stream"', b"True")
+    assert peeked(stream + MODEL + b"--b--\r\n") == Peek(model="whisper", stream=True)
+    assert peeked(part(b'name="stream"', b"0") + b"--b--\r\n") == Peek(stream=False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FILE + b"--b--\r\n",
+        part(b'name="other"', b"m") + b"--b--\r\n",
+        part(b'name="model"; filename="model"', b"m") + b"--b--\r\n",
+        part(b'name="model"', b"") + b"--b--\r\n",
+        part(b'name="model"', b"\xff\xff") + b"--b--\r\n",
+        part(b'name="model"', b"m" * (MAX_MODEL_NAME_CHARS + 1)) + b"--b--\r\n",
+        part(b'name="model"', b"m" * 100_000) + b"--b--\r\n",
+        b"--b\r\nX-Other: form-data; name=model\r\n\r\nm\r\n--b--\r\n",
+        b"nonsense",
+        b"",
+    ],
+)
+def test_what_is_no_model(body):
+    assert peeked(body) == Peek()
+
+
+def test_a_long_value_in_pieces_is_not_kept():
+    form = FormPeek(KIND)
+    form.feed(part(b'name="model"', b"")[:-2])
+    for _ in range(10):
+        form.feed(b"m" * 1000)
+    form.feed(b"\r\n--b--\r\n")
+    assert form.is_done
+    assert form.peek == Peek()
+
+
+def test_the_first_of_two_counts():
+    twice = MODEL + part(b'name="model"', b"second") + b"--b--\r\n"
+    form = FormPeek(KIND)
+    form.feed(twice)
+    assert form.peek.model == "whisper"
+
+
+def test_another_field_may_name_it():
+    body = part(b'name="model"', b"a") + part(b'name="model_id"', b"b") + b"--b--\r\n"
+    assert peeked(body, field="model_id") == Peek(model="b")
+
+
+@pytest.mark.parametrize(
+    "kind", [b"", b"multipart/form-data", b"multipart/form-data; boundary=" + b"x" * 500]
+)
+def test_without_a_usable_boundary_nothing_is_looked_for(kind):
+    form = FormPeek(kind)
+    assert form.is_done
+    form.feed(MODEL)
+    assert form.peek == Peek()
+
+
+def test_a_form_that_turns_odd_ends_the_search():
+    form = FormPeek(KIND)
+    form.feed(b"--b\r\nContent-Disposition form-data\r\n\r\n")
+    assert form.is_done
+    form.feed(MODEL)
+    assert form.peek == Peek()
+
+
+def test_a_form_that_ends_without_a_model_is_done():
+    form = FormPeek(KIND)
+    form.feed(FILE + b"--b--\r\n")
+    assert form.is_done
