@@ -95,8 +95,11 @@ class EmulatorApp:
         watcher = asyncio.get_running_loop().create_task(watch())
         try:
             await route.handler(self._emulator, request, reply)
-        except (CallerLeft, Hangup):
-            return  # the server closes a connection whose answer is not complete
+        except CallerLeft:
+            return
+        except Hangup:
+            if self._emulator.script.door is not None:
+                self._emulator.script.door.drop(request.client)
         except asyncio.CancelledError:
             if not left:
                 raise

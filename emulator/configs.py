@@ -125,7 +125,7 @@ async def delete_model(app: Emulator, request: Request, reply: Reply) -> None:
 
 async def delete_model_ui(app: Emulator, request: Request, reply: Reply) -> None:
     """``POST /api/models/delete/{name}``."""
-    await _delete(app, request.params["name"])
+    await _delete(app, request.params["id"])
     await reply.json(200, {"jobID": str(uuid.uuid4()), "message": "Deletion started"})
 
 
@@ -137,6 +137,7 @@ async def toggle_pinned(app: Emulator, request: Request, reply: Reply) -> None:
     pinned = action == "pin"
     app.catalog.set_flag(name, "pinned", on=pinned)
     app.instance.machine.set_pinned(name, pinned=pinned)
+    app.instance.look()
     message = f"Model '{name}' has been {action}ned successfully."
     if pinned:
         message += " The model will be excluded from automatic eviction."

@@ -20,6 +20,9 @@ class Door(Protocol):
     async def open(self) -> None:
         """Take connections again."""
 
+    def drop(self, client: tuple[str, int]) -> None:
+        """Close this caller's connection without another byte."""
+
 
 class FaultScript:
     """Arms and disarms faults at their times. ``door`` is what refused connections shut."""

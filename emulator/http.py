@@ -54,6 +54,7 @@ class Request:
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
         self.scheme: str = scope["scheme"]
+        self.client: tuple[str, int] = tuple(scope.get("client") or ("", 0))
         self.body = b""
         self._receive = receive
 

@@ -147,6 +147,10 @@ class Instance:
         """Stop the model; Refusal when it is not loaded or stays busy."""
         await self._ask(self._new_caller(None), CallKind.STOP, model, cause)
 
+    def look(self) -> None:
+        """Something outside of a call was changed, so that other steps may be due."""
+        self.apply(self.machine.advance(self.now_s()))
+
     def freeze(self) -> None:
         """Inference, loads and stops hang from here on, as LocalAI's settings can do."""
         self._frozen = True

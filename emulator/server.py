@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import structlog
@@ -27,7 +29,7 @@ from simulator.cluster import Cluster
 from simulator.localai import LocalAi
 from simulator.localai_state import LocalAiConfig
 
-GRACE_S = 5
+GRACE_S = 3
 BACKLOG = 2048
 
 log = structlog.get_logger(__name__)
@@ -86,15 +88,28 @@ async def running(emulator: Emulator) -> AsyncIterator[None]:
         emulator.events.close()
 
 
-def run(emulator: Emulator, listener: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT, on a loop of its own."""
+def run(emulator: Emulator, listener: socket.socket, server: Server | None = None) -> None:
+    """Serve on a loop of its own until SIGTERM, SIGINT or ``server.should_exit``."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(emulator, listener))
+        runner.run(serve(emulator, listener, server or make_server(emulator)))
 
 
-async def serve(emulator: Emulator, listener: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    server = uvicorn.Server(_config(emulator))
+class Server(uvicorn.Server):
+    """The HTTP server, which leaves signals to ``serve`` so that they end in exit code 0."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def make_server(emulator: Emulator) -> Server:
+    """The HTTP server; for those who want to stop it themselves."""
+    return Server(_config(emulator))
+
+
+async def serve(emulator: Emulator, listener: socket.socket, server: Server) -> None:
+    """Serve until SIGTERM, SIGINT or ``server.should_exit``."""
     host, port = listener.getsockname()[:2]
     log.info(
         "emulator.started",
@@ -102,16 +117,41 @@ async def serve(emulator: Emulator, listener: socket.socket) -> None:
         models=len(emulator.options.models),
         time_scale=emulator.clock.scale,
     )
+    door = ListeningDoor(server, listener)
+    emulator.script.door = door
     async with running(emulator):
-        emulator.script.door = ListeningDoor(server, listener)
-        await server.serve(sockets=[listener])
+        with _signals_stop(server):
+            await server.serve(sockets=[listener])
+        door.close()
+        await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop, no time
     log.info("emulator.stopped")
+
+
+@contextmanager
+def _signals_stop(server: Server) -> Iterator[None]:
+    """SIGTERM and SIGINT let running answers end; a second one does not wait for them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
 
 
 class ListeningDoor:
     """The server's listening socket, which a fault may close for a while."""
 
-    def __init__(self, server: uvicorn.Server, listener: socket.socket) -> None:
+    def __init__(self, server: Server, listener: socket.socket) -> None:
         self._server = server
         self._address = listener.getsockname()[:2]
 
@@ -120,9 +160,15 @@ class ListeningDoor:
         for listening in self._server.servers:
             listening.close()
         for connection in tuple(self._server.server_state.connections):
-            transport = connection.transport
-            if isinstance(transport, asyncio.Transport):
-                transport.close()  # what was written already still goes out
+            if connection.transport is not None:
+                connection.transport.close()  # what was written already still goes out
+
+    def drop(self, client: tuple[str, int]) -> None:
+        """Close this caller's connection without another byte."""
+        for connection in tuple(self._server.server_state.connections):
+            is_theirs = getattr(connection, "client", None) == client
+            if is_theirs and connection.transport is not None:
+                connection.transport.close()
 
     async def open(self) -> None:
         """Listen on the same address again."""

@@ -72,6 +72,7 @@ async def write(app: Emulator, request: Request, reply: Reply) -> None:
     limited_before = machine.model_limit is not None
     if not (restarts and limited_before and not runs):
         _apply(app, changes)
+        app.instance.look()
     app.settings.update(changes)
     if restarts and limited_before and not runs:
         if app.limit_set_at_run_time:
