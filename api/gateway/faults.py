@@ -20,11 +20,6 @@ class Fault:
         self._event = event
         self._times = 0
 
-    @property
-    def is_on(self) -> bool:
-        """Whether it lasts."""
-        return self._times > 0
-
     def begin(self, error: object, **details: object) -> None:
         """It happened; only the first time in a row is logged."""
         self._times += 1
