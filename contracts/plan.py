@@ -129,7 +129,7 @@ class PlannerState:
         Runs so far; names plans and actions.
     prefetch_price, priced_at_s : float
         What a prefetch must gain beyond its victims' loss, in expected seconds of waiting,
-        as it was at ``priced_at_s``; it fades from there.
+        as it was at ``priced_at_s``; it fades from there. 0: not priced yet.
     settled_used, settled_wasted : int
         Prefetches that ``prefetch_price`` already accounts for.
     gdsf_inflation : float

@@ -8,7 +8,15 @@ from dataclasses import replace
 from contracts.config import ModelProfile
 from contracts.events import PriorityClass
 from contracts.ids import ModelId, NodeId
-from contracts.world import Mode, ModelStatus, NodeStatus, Residency, Sla, WorldSnapshot
+from contracts.world import (
+    OCCUPIES_MEMORY,
+    Mode,
+    ModelStatus,
+    NodeStatus,
+    Residency,
+    Sla,
+    WorldSnapshot,
+)
 
 
 def with_catalogue(
@@ -18,15 +26,16 @@ def with_catalogue(
     profiles: Mapping[ModelId, ModelProfile],
     footprints: Mapping[ModelId, int],
 ) -> WorldSnapshot:
-    """What ``node`` lists now: new models come in cold, missing ones go unless in use.
+    """What ``node`` lists now: new models come in cold, missing ones go unless they hold memory.
 
-    A measured footprint stands over LocalAI's estimate, and that over the declared one.
+    Requests for a model that went are forgotten with it. A measured footprint stands over
+    LocalAI's estimate, and that over the declared one.
     """
     listed = set(models)
     merged: dict[ModelId, ModelStatus] = {
         name: status
         for name, status in world.models.items()
-        if status.node != node or name in listed or status.residency is not Residency.COLD
+        if status.node != node or name in listed or status.residency in OCCUPIES_MEMORY
     }
     for name in listed:
         status = merged.get(name) or ModelStatus(
@@ -38,7 +47,12 @@ def with_catalogue(
             footprint = profile.footprint_bytes
         merged[name] = replace(status, footprint_bytes=footprint)
     nodes = {node: NodeStatus(node=node), **world.nodes}
-    return replace(world, models=merged, nodes=nodes)
+    requests = {
+        request_id: request
+        for request_id, request in world.requests.items()
+        if request.model in merged
+    }
+    return replace(world, models=merged, nodes=nodes, requests=requests)
 
 
 def with_controls(
@@ -53,6 +67,34 @@ def with_controls(
         for name, status in world.models.items()
     }
     return replace(world, mode=mode, slas=dict(slas), models=models)
+
+
+def with_load_request(world: WorldSnapshot, model: ModelId) -> WorldSnapshot:
+    """An operator wants ``model`` resident; nothing is left to do where it is or loads.
+
+    The last wish stands: it takes back one to unload.
+    """
+    status = world.models.get(model)
+    there = status is None or status.residency in (Residency.LOADING, Residency.HOT)
+    return replace(
+        world,
+        operator_loads=world.operator_loads if there else world.operator_loads | {model},
+        operator_unloads=world.operator_unloads - {model},
+    )
+
+
+def with_unload_request(world: WorldSnapshot, model: ModelId) -> WorldSnapshot:
+    """An operator wants ``model`` gone; a model that is not there is not kept away.
+
+    The last wish stands: it takes back one to load.
+    """
+    status = world.models.get(model)
+    there = status is not None and status.residency in OCCUPIES_MEMORY
+    return replace(
+        world,
+        operator_unloads=world.operator_unloads | {model} if there else world.operator_unloads,
+        operator_loads=world.operator_loads - {model},
+    )
 
 
 def declared_slas(profiles: Mapping[ModelId, ModelProfile]) -> dict[ModelId, Sla]:

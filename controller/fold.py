@@ -30,7 +30,7 @@ from contracts.events import (
     RequestReceived,
 )
 from contracts.ids import ModelId, NodeId, RequestId
-from contracts.messages import GatewayBeat, LoadWanted
+from contracts.messages import LoadWanted
 from contracts.plan import LoadModel, Plan, UnloadModel
 from contracts.world import (
     ModelStatus,
@@ -50,9 +50,8 @@ FIRST_COOLDOWN_S = 10.0
 LOAD_S_SHARE = 0.3
 """Share of a new measurement in the load time: follows a change within three or four loads."""
 
-BEAT_GRACE_S = 2.0
-"""An open request that its gateway's beat does not count is dropped only when it is older
-than this at the beat: events and beats travel separately."""
+FOREIGN_LOAD_LIMIT_S = 600.0
+"""A load that a gateway began counts as ended when no poll has shown its model for so long."""
 
 MAX_OPEN_REQUESTS = 20_000
 """Beyond it new requests are not tracked one by one; the drain handshake still protects them."""
@@ -108,29 +107,25 @@ def fold_wanted(world: WorldSnapshot, wanted: LoadWanted) -> WorldSnapshot:
     return _open(world, wanted.request_id, wanted.model, str(wanted.gateway), wanted.at_s)
 
 
-def fold_beat(world: WorldSnapshot, beat: GatewayBeat) -> WorldSnapshot:
-    """Drop open requests that their gateway no longer counts: their end was lost on the way."""
-    by_model: dict[tuple[ModelId, bool], list[RequestId]] = {}
-    for request_id, request in world.requests.items():
-        if request.source == beat.gateway:
-            since_s = request.dispatched_at_s or request.received_at_s
-            if since_s < beat.at_s - BEAT_GRACE_S or beat.leaving:
-                key = (request.model, request.dispatched_at_s is not None)
-                by_model.setdefault(key, []).append(request_id)
-    for (model, dispatched), requests in by_model.items():
-        counted = (beat.in_flight if dispatched else beat.waiting).get(model, 0)
-        excess = len(requests) - (0 if beat.leaving else counted)
-        for request_id in requests[: max(0, excess)]:
-            world = _close(world, request_id, beat.at_s)
-    return world
-
-
-def drop_gateway(world: WorldSnapshot, gateway: str, now_s: float) -> WorldSnapshot:
-    """End every request of a gateway that is gone."""
-    for request_id, request in tuple(world.requests.items()):
-        if request.source == gateway:
-            world = _close(world, request_id, now_s)
-    return world
+def end_request(world: WorldSnapshot, request_id: RequestId, at_s: float) -> WorldSnapshot:
+    """A request has ended, one way or another; nothing happens if it is not known."""
+    request = world.requests.get(request_id)
+    if request is None:
+        return world
+    requests = {name: open_ for name, open_ in world.requests.items() if name != request_id}
+    status = world.models[request.model]
+    if request.dispatched_at_s is None:
+        waiting = status.waiting - 1
+        status = replace(
+            status, waiting=waiting, wanted_since_s=status.wanted_since_s if waiting else None
+        )
+    else:
+        status = replace(
+            status,
+            in_flight=status.in_flight - 1,
+            last_used_at_s=max(status.last_used_at_s or at_s, at_s),
+        )
+    return _with_model(replace(world, requests=requests), status)
 
 
 def _received(world: WorldSnapshot, event: RequestReceived) -> WorldSnapshot:
@@ -200,27 +195,7 @@ def _dispatched(world: WorldSnapshot, event: RequestDispatched) -> WorldSnapshot
 
 
 def _ended(world: WorldSnapshot, event: RequestEnd) -> WorldSnapshot:
-    return _close(world, event.request_id, event.at_s)
-
-
-def _close(world: WorldSnapshot, request_id: RequestId, at_s: float) -> WorldSnapshot:
-    request = world.requests.get(request_id)
-    if request is None:
-        return world
-    requests = {name: open_ for name, open_ in world.requests.items() if name != request_id}
-    status = world.models[request.model]
-    if request.dispatched_at_s is None:
-        waiting = status.waiting - 1
-        status = replace(
-            status, waiting=waiting, wanted_since_s=status.wanted_since_s if waiting else None
-        )
-    else:
-        status = replace(
-            status,
-            in_flight=status.in_flight - 1,
-            last_used_at_s=max(status.last_used_at_s or at_s, at_s),
-        )
-    return _with_model(replace(world, requests=requests), status)
+    return end_request(world, event.request_id, event.at_s)
 
 
 def _load_started(
@@ -241,11 +216,9 @@ def _load_started(
         world,
         prefetches=tally,
         demand_loads=world.demand_loads + (cause in (LoadCause.DEMAND, LoadCause.GATEWAY)),
-        operator_loads=world.operator_loads - {model},
-        preloads=world.preloads - {model},
     )
     return _with_model(
-        world,
+        _granted(world, model),
         replace(
             status,
             residency=Residency.LOADING,
@@ -266,7 +239,7 @@ def _loaded(world: WorldSnapshot, event: ModelLoaded) -> WorldSnapshot:
         # The first measurement stands alone; later ones move it.
         load_s = event.load_s if load_s is None else load_s + LOAD_S_SHARE * (event.load_s - load_s)
     return _with_model(
-        world,
+        _granted(world, event.model),
         replace(
             status,
             residency=Residency.HOT,
@@ -291,13 +264,15 @@ def _load_failed(world: WorldSnapshot, event: ModelLoadFailed) -> WorldSnapshot:
         residency_since_s=event.at_s,
         cooldown_until_s=event.at_s + wait_s,
     )
-    return _with_model(
-        replace(
-            world,
-            operator_loads=world.operator_loads - {event.model},
-            preloads=world.preloads - {event.model},
-        ),
-        failed,
+    return _with_model(_granted(world, event.model), failed)
+
+
+def _granted(world: WorldSnapshot, model: ModelId) -> WorldSnapshot:
+    """Nobody has to ask for ``model`` any more: its load was begun, or it is resident."""
+    return replace(
+        world,
+        operator_loads=world.operator_loads - {model},
+        preloads=world.preloads - {model},
     )
 
 
@@ -316,7 +291,9 @@ def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> Worl
     if after is status.residency:
         return world
     gone = after is Residency.COLD
-    if gone and status.load_cause is LoadCause.PREFETCH and not status.used_since_load:
+    # A prefetch that was given up before it began has wasted nothing.
+    unloaded = gone and step is not Step.LOAD_GIVEN_UP
+    if unloaded and status.load_cause is LoadCause.PREFETCH and not status.used_since_load:
         tally = world.prefetches
         world = replace(world, prefetches=replace(tally, wasted=tally.wasted + 1))
     world = replace(
@@ -328,6 +305,7 @@ def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> Worl
             status,
             residency=after,
             residency_since_s=at_s,
+            cooldown_until_s=None if after is Residency.HOT else status.cooldown_until_s,
             load_cause=None if gone else status.load_cause,
             used_since_load=status.used_since_load and not gone,
         ),
@@ -339,15 +317,7 @@ def _observed(world: WorldSnapshot, event: NodeObserved) -> WorldSnapshot:
     for status in world.on_node(event.node):
         # ``at_s`` is when the poll began: what changed since is newer than the answer.
         if status.residency_since_s < event.at_s:
-            seen = status.model in resident
-            step = Step.SEEN_RESIDENT if seen else Step.SEEN_ABSENT
-            if applies(status.residency, step):
-                world = _step(world, status.model, step, event.at_s)
-                if seen:
-                    world = _with_model(
-                        world,
-                        replace(world.models[status.model], load_cause=LoadCause.EXTERNAL),
-                    )
+            world = _seen(world, status, event.at_s, resident=status.model in resident)
     ours = sum(status.occupied_bytes for status in world.on_node(event.node))
     used = event.memory_used_bytes
     return _with_node(
@@ -362,6 +332,28 @@ def _observed(world: WorldSnapshot, event: NodeObserved) -> WorldSnapshot:
             model_limit=event.model_limit,
         ),
     )
+
+
+def _seen(
+    world: WorldSnapshot, status: ModelStatus, at_s: float, *, resident: bool
+) -> WorldSnapshot:
+    """What a poll says of one model, against what we believe."""
+    name = status.model
+    if resident:
+        world = _granted(world, name)
+    if status.residency is Residency.LOADING and status.load_cause is LoadCause.GATEWAY:
+        # Not our order: the gateway that began it may be gone and never tell its end.
+        if resident:
+            return _step(world, name, Step.LOADED, at_s)
+        given_up = at_s - status.residency_since_s > FOREIGN_LOAD_LIMIT_S
+        return _step(world, name, Step.LOAD_GIVEN_UP, at_s) if given_up else world
+    step = Step.SEEN_RESIDENT if resident else Step.SEEN_ABSENT
+    if not applies(status.residency, step):
+        return world
+    world = _step(world, name, step, at_s)
+    if not resident:
+        return world
+    return _with_model(world, replace(world.models[name], load_cause=LoadCause.EXTERNAL))
 
 
 def _with_model(world: WorldSnapshot, status: ModelStatus) -> WorldSnapshot:

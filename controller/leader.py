@@ -29,14 +29,15 @@ from contracts.messages import (
 from contracts.plan import PlannerState
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Residency, WorldSnapshot
-from controller.catalogue import declared_slas, with_catalogue, with_controls
-from controller.fold import (
-    commit,
-    drop_gateway,
-    fold,
-    fold_beat,
-    fold_wanted,
+from controller.beats import drop_gateway, fold_beat
+from controller.catalogue import (
+    declared_slas,
+    with_catalogue,
+    with_controls,
+    with_load_request,
+    with_unload_request,
 )
+from controller.fold import commit, fold, fold_wanted
 from controller.following import RETRY_S, follow
 from controller.observer import Catalogue, Observer
 from controller.outbox import Outbox
@@ -230,11 +231,9 @@ class Leader:
                     self._world = fold_beat(self._world, message)
                     self._reconciler.heard(self._roster)
                 case LoadRequested():
-                    wanted = self._world.operator_loads | {message.model}
-                    self._world = replace(self._world, operator_loads=wanted)
+                    self._world = with_load_request(self._world, message.model)
                 case UnloadRequested():
-                    unwanted = self._world.operator_unloads | {message.model}
-                    self._world = replace(self._world, operator_unloads=unwanted)
+                    self._world = with_unload_request(self._world, message.model)
                 case SettingsChanged():
                     self._outbox.add(self._read_controls)
         self._wake.set()

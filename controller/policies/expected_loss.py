@@ -29,21 +29,26 @@ from contracts.world import ModelStatus
 from controller.policies.base import Candidate, Context, Victim, expected_load_s, idle_s
 from controller.policies.recency import Lru, by_recency
 
-PRICE_STEP_S = 0.5
-"""Seconds by which one wasted prefetch raises the price. With the usual target of 0.3 a
-used one lowers it by 0.3 / 0.7 of that, so three used pay for one wasted and some."""
+PRICE_STEP = 0.5
+"""A wasted prefetch multiplies the price by exp(step x (1 - target)), a used one by
+exp(-step x target): in balance exactly when the wasted share is the target, whatever the
+scale of gains is. Half, so that a handful of wasted ones in a row triples it."""
 
+FIRST_PRICE_S = 0.5
+MIN_PRICE_S = 0.05
 MAX_PRICE_S = 60.0
-"""A price that no gain reaches."""
+"""A price that no gain reaches, and one that hardly any gain misses."""
 
-PRICE_HALF_LIFE_S = 3600.0
-"""The price fades, so that prefetching which has rested is tried again within hours."""
+PRICE_HALF_LIFE_S = 86400.0
+"""The price fades over a day, so that prefetching which has rested is tried again."""
 
 
 def faded_price(state: PlannerState, now_s: float) -> float:
     """The price of a prefetch now."""
+    if state.prefetch_price <= 0.0:
+        return FIRST_PRICE_S
     age_s = max(0.0, now_s - state.priced_at_s)
-    return state.prefetch_price * math.exp2(-age_s / PRICE_HALF_LIFE_S)
+    return max(MIN_PRICE_S, state.prefetch_price * math.exp2(-age_s / PRICE_HALF_LIFE_S))
 
 
 class ExpectedLoss(Lru):
@@ -96,11 +101,11 @@ class ExpectedLoss(Lru):
         if not used and not wasted:
             return state
         target = context.config.prefetch_waste_target
-        step = PRICE_STEP_S * (max(0, wasted) * (1.0 - target) - max(0, used) * target)
-        price = faded_price(state, context.now_s) + step
+        step = PRICE_STEP * (max(0, wasted) * (1.0 - target) - max(0, used) * target)
+        price = faded_price(state, context.now_s) * math.exp(min(20.0, step))
         return replace(
             state,
-            prefetch_price=min(MAX_PRICE_S, max(0.0, price)),
+            prefetch_price=min(MAX_PRICE_S, max(MIN_PRICE_S, price)),
             priced_at_s=context.now_s,
             settled_used=tally.used,
             settled_wasted=tally.wasted,
