@@ -1,0 +1,49 @@
+"""Gateways' beats against the open requests that the world counts for them: pure."""
+
+from __future__ import annotations
+
+from contracts.ids import ModelId, RequestId
+from contracts.messages import GatewayBeat
+from contracts.world import WorldSnapshot
+from controller.fold import end_request
+
+BEAT_GRACE_S = 2.0
+"""An open request that its gateway's beat does not count is dropped only when it is older
+than this at the beat: events and beats travel separately."""
+
+
+def fold_beat(world: WorldSnapshot, beat: GatewayBeat) -> WorldSnapshot:
+    """Drop open requests that their gateway no longer counts: their end was lost on the way."""
+    if beat.leaving:
+        return drop_gateway(world, beat.gateway, beat.at_s)
+    settled_s = beat.at_s - BEAT_GRACE_S
+    waiting: dict[ModelId, list[RequestId]] = {}
+    flying: dict[ModelId, list[RequestId]] = {}
+    for request_id, request in world.requests.items():
+        if request.source != beat.gateway:
+            continue
+        sent_s = request.dispatched_at_s
+        if (request.received_at_s if sent_s is None else sent_s) < settled_s:
+            kind = waiting if sent_s is None else flying
+            kind.setdefault(request.model, []).append(request_id)
+    for model in dict.fromkeys((*waiting, *flying)):
+        held, sent = waiting.get(model, []), flying.get(model, [])
+        held_there, sent_there = beat.waiting.get(model, 0), beat.in_flight.get(model, 0)
+        # A beat may overtake the event that a request was sent: it then counts as in flight
+        # there and as waiting here, so only what the two sums differ by has ended.
+        ended = max(0, len(held) + len(sent) - held_there - sent_there)
+        uncounted = [
+            *held[: max(0, len(held) - held_there)],
+            *sent[: max(0, len(sent) - sent_there)],
+        ]
+        for request_id in uncounted[:ended]:
+            world = end_request(world, request_id, beat.at_s)
+    return world
+
+
+def drop_gateway(world: WorldSnapshot, gateway: str, now_s: float) -> WorldSnapshot:
+    """End every request of a gateway that is gone."""
+    for request_id, request in tuple(world.requests.items()):
+        if request.source == gateway:
+            world = end_request(world, request_id, now_s)
+    return world
