@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,7 +105,7 @@ settings_ = st.one_of(
 steps = st.lists(events | beats | wishes | settings_, max_size=25)
 
 
-def after(w: WorldSnapshot, step: object) -> WorldSnapshot:
+def after(w: WorldSnapshot, step: Any) -> WorldSnapshot:
     match step:
         case GatewayBeat():
             return fold_beat(w, step)
