@@ -43,6 +43,7 @@ class Board:
         self.forecasts: OrderedDict[ModelId, ModelForecast] = OrderedDict()
         self.baselines: Mapping[str, Mapping[str, float]] = {}
         self.slas: Mapping[ModelId, Sla] = {}
+        self._deleted_slas: dict[ModelId, float] = {}
         self._pin_wishes: dict[ModelId, tuple[bool, float]] = {}
         self.mode_wanted: Mode | None = None
         self.store_fault: str | None = None
@@ -53,8 +54,30 @@ class Board:
 
     def target_s(self, model: ModelId) -> float:
         """The latency target that a request of ``model`` is judged by."""
-        sla = self.slas.get(model)
+        sla = self.sla(model)
         return sla.target_s if sla is not None else self._default_target_s
+
+    def sla(self, model: ModelId) -> Sla | None:
+        """What somebody set, else what the configuration says as the controller tells it."""
+        found = self.slas.get(model)
+        if found is not None or self.world is None:
+            return found
+        # What was deleted just now may still be in a snapshot that was taken before.
+        deleted_at_s = self._deleted_slas.get(model, -math.inf)
+        if self.world.taken_at_s <= deleted_at_s + _READ_WITHIN_S:
+            return None
+        self._deleted_slas.pop(model, None)
+        return self.world.slas.get(model)
+
+    def sla_deleted(self, model: ModelId, at_s: float) -> None:
+        """Somebody deleted a target; the controller's next snapshots will show it."""
+        self._deleted_slas[model] = at_s
+
+    def all_slas(self) -> Mapping[ModelId, Sla]:
+        """Every model's target that was set or configured."""
+        configured = self.world.slas if self.world is not None else {}
+        found = {model: self.sla(model) for model in {*configured, *self.slas}}
+        return {model: sla for model, sla in found.items() if sla is not None}
 
     def wish_pin(self, model: ModelId, at_s: float, *, pinned: bool) -> None:
         """Somebody pinned or unpinned a model; the controller's next snapshots will show it."""

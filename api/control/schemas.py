@@ -75,6 +75,9 @@ class SlaView(Schema):
     percentile: float
     priority: PriorityClass = Field(serialization_alias="class")
     weight: float
+    source: Literal["set", "configured"] = Field(
+        description="Whether somebody set it through the API, or the configuration has it."
+    )
     attainment_ratio: float | None = None
     judged: int = 0
 

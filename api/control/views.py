@@ -33,7 +33,7 @@ PREFERRED_BASELINES = ("localai-lru", "lru")
 
 def model_view(board: Board, status: ModelStatus, now_s: float) -> schemas.ModelView:
     """One model of the world with what people set for it."""
-    sla = board.slas.get(status.model)
+    sla = board.sla(status.model)
     attainment = board.tally.attainment(now_s, status.model)
     return schemas.ModelView(
         id=status.model,
@@ -69,6 +69,7 @@ def sla_view(board: Board, sla: Sla, now_s: float) -> schemas.SlaView:
         percentile=sla.percentile,
         priority=sla.priority,
         weight=sla.weight,
+        source="set" if sla.model in board.slas else "configured",
         attainment_ratio=attainment.ratio,
         judged=attainment.judged,
     )

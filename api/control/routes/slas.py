@@ -19,8 +19,8 @@ router = APIRouter(tags=["slas"])
 async def list_slas(
     room: Room, limit: Limit = 100, after: After = None
 ) -> schemas.Page[schemas.SlaView]:
-    """Every target that was set, by model."""
-    slas, fault = room.board.slas, room.board.store_fault
+    """Every target that was set or configured, by model."""
+    slas, fault = room.board.all_slas(), room.board.store_fault
     if not slas and fault is not None:
         room.world()
     names, more = cut_page(sorted(slas), limit=limit, after=after, key=str)
@@ -37,7 +37,7 @@ async def list_slas(
 async def get_sla(room: Room, model: str) -> schemas.SlaView:
     """The target of one model."""
     name = room.model(model)
-    sla = room.board.slas.get(name)
+    sla = room.board.sla(name)
     if sla is None:
         raise _no_sla(name)
     return views.sla_view(room.board, sla, room.clock.now_s())
@@ -65,6 +65,7 @@ async def delete_sla(room: Room, model: str) -> schemas.Deleted:
     name = room.model(model)
     if not await room.ask(room.ports.settings.delete_sla(name)):
         raise _no_sla(name)
+    room.board.sla_deleted(name, room.clock.now_s())
     await _changed(room)
     return schemas.Deleted(id=name, object="sla.deleted")
 

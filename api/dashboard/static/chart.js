@@ -3,11 +3,12 @@
 import { call, modelPath } from "./api.js";
 import { $, el, replace, setOptions, setText } from "./dom.js";
 import * as format from "./format.js";
-import { now, on, state } from "./store.js";
+import { now, on, probability, state } from "./store.js";
 
 const HORIZONS_S = [60, 300, 900, 3600];
 const minutes = () => (innerWidth < 640 ? 60 : 120);
-const REFRESH_MS = 5000;
+const REFRESH_MS = 2000;
+const SLOW_TICKS = 3;
 const WHOLE_STEPS = [1, 10, 100, 1000, 1e4, 1e5, 1e6].flatMap((unit) => [unit, 2 * unit, 5 * unit]);
 
 let model = "";
@@ -15,15 +16,23 @@ let horizon_s = 60;
 let history = null;
 let plot = null;
 let turn = 0;
+let ticks = 0;
 
 export function startChart() {
   $("chart-model").addEventListener("change", (event) => choose(event.target.value));
   drawHorizons();
   on(["models", "forecasts"], drawChoices);
   on(["hello"], refresh);
-  setInterval(() => !document.hidden && state.connection === "live" && refresh(), REFRESH_MS);
+  setInterval(tick, REFRESH_MS);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   new ResizeObserver(resize).observe($("chart"));
+}
+
+/** Every few seconds; where time runs fast, a minute is over in a moment. */
+function tick() {
+  ticks += 1;
+  const due = (state.clock?.scale ?? 1) > 1 || ticks % SLOW_TICKS === 0;
+  if (due && !document.hidden && state.connection === "live") refresh();
 }
 
 function choose(name) {
@@ -59,9 +68,10 @@ function drawChoices() {
   const known = [...new Set([...state.models.keys(), ...state.forecasts.keys()])].sort();
   if (!known.length) return;
   if (!known.includes(model)) {
-    // Begin with the busiest: the others' charts are mostly empty.
-    const busiest = [...state.models.values()].sort((a, b) => b.arrivals - a.arrivals)[0];
-    choose(busiest?.id ?? known[0]);
+    // Begin with the one that is needed soonest: there is something to see.
+    const soonest = (name) => probability(name, 60) ?? -1;
+    const arrivals = (name) => state.models.get(name)?.arrivals ?? 0;
+    choose([...known].sort((a, b) => soonest(b) - soonest(a) || arrivals(b) - arrivals(a))[0]);
   }
   setOptions($("chart-model"), known.map((name) => [name, name]), model);
   drawWords();
@@ -164,8 +174,9 @@ function drawWords() {
   const horizon = currentHorizon();
   if (horizon) {
     const value = (wanted) => horizon.quantiles.find((one) => one.level === wanted)?.value;
-    const range = `${format.decimal(value(0.1), 1)} to ${format.decimal(value(0.9), 1)}`;
-    parts.push(`In the next ${format.horizon(horizon_s)}: about ${format.decimal(value(0.5), 1)} requests, most likely ${range}.`);
+    const digits = value(0.5) >= 20 ? 0 : 1;
+    const range = `${format.decimal(value(0.1), digits)} to ${format.decimal(value(0.9), digits)}`;
+    parts.push(`In the next ${format.horizon(horizon_s)}: about ${format.decimal(value(0.5), digits)} requests, most likely ${range}.`);
     if (horizon.skill_ratio !== null) {
       const better = horizon.skill_ratio >= 0;
       parts.push(`The forecast is ${format.percent(Math.abs(horizon.skill_ratio))} ${better ? "better" : "worse"} than the naive floor.`);

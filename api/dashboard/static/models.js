@@ -17,11 +17,11 @@ export const STATES = {
 
 const STATE_ORDER = ["failed", "loading", "hot", "draining", "unloading", "cold"];
 const CAUSES = {
-  demand: "for a waiting request",
-  prefetch: "ahead of demand",
-  operator: "by an operator",
-  gateway: "by a gateway alone",
-  external: "by LocalAI itself",
+  demand: "loaded for a request",
+  prefetch: "loaded ahead",
+  operator: "loaded by hand",
+  gateway: "loaded by a gateway",
+  external: "loaded by LocalAI",
 };
 const REORDER_MS = 15000;
 const PENDING_MS = 15000;
@@ -127,6 +127,7 @@ function updateRow(node, part, model) {
   setText(part.memory, format.bytes(model.footprint_bytes));
   setText(part.load, format.seconds(model.load_s));
   const sla = model.sla;
+  part.target.dataset.source = sla?.source ?? "default";
   setText(part.target, sla ? `${format.seconds(sla.target_s)} for ${format.decimal(sla.percentile)} %` : `${format.seconds(model.target_s)}, default`);
   part.target.classList.toggle("unset", !sla);
   setAttribute(part.target, "aria-label", `Latency target of ${model.id}: ${part.target.textContent}`);

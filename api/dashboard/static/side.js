@@ -105,14 +105,14 @@ function drawQueues() {
       "ul",
       { class: "queue-list" },
       state.queues.map((queue) => {
-        const fill = el("span", { class: `bar-fill ${queue.waiting >= queue.capacity ? "full" : "queue"}` });
+        const fill = el("span", { class: `bar-fill ${queue.capacity !== null && queue.waiting >= queue.capacity ? "full" : "queue"}` });
         fill.style.width = `${queue.capacity ? Math.min(100, (100 * queue.waiting) / queue.capacity) : 0}%`;
         return el(
           "li",
           {},
           el("span", { class: "name" }, queue.id),
           el("span", { class: "bar", "aria-hidden": "true" }, fill),
-          el("span", { class: "value" }, `${format.count(queue.waiting)} of ${format.count(queue.capacity)}`),
+          el("span", { class: "value" }, queue.capacity === null ? `${format.count(queue.waiting)} waiting` : `${format.count(queue.waiting)} of ${format.count(queue.capacity)}`),
           queue.oldest_wait_s > 0 ? el("span", { class: "sub wide" }, `oldest waits ${format.seconds(queue.oldest_wait_s)}`) : null,
         );
       }),

@@ -27,7 +27,7 @@ export function editTarget(name) {
   $("sla-percentile").value = values.percentile;
   $("sla-class").value = values.class;
   $("sla-weight").value = values.weight;
-  $("sla-delete").hidden = !sla;
+  $("sla-delete").hidden = sla?.source !== "set";
   $("sla-dialog").showModal();
   $("sla-target").select();
 }

@@ -15,6 +15,7 @@ from api.control.views import (
     forecast_view,
     model_view,
     node_view,
+    sla_view,
     summary_view,
 )
 from contracts.forecasts import (
@@ -46,7 +47,9 @@ LLAMA, NODE = ModelId("llama"), NodeId("n")
 NOW_S = 1000.0
 
 
-def status(name: str = "llama", residency: Residency = Residency.HOT, arrivals: int = 0) -> ModelStatus:
+def status(
+    name: str = "llama", residency: Residency = Residency.HOT, arrivals: int = 0
+) -> ModelStatus:
     return ModelStatus(
         model=ModelId(name), node=NODE, residency=residency, footprint_bytes=10, arrivals=arrivals
     )
@@ -141,6 +144,32 @@ def test_a_pin_shows_at_once_and_the_controller_has_the_last_word():
     board.world = world(taken_at_s=NOW_S + 60)
     assert not board.is_pinned(status())  # it was refused, or undone elsewhere
     assert board.is_pinned(replace(status(), pinned=True))  # by the configuration
+
+
+def test_a_target_is_what_was_set_else_what_is_configured_else_the_default():
+    board = board_of()
+    configured = Sla(model=LLAMA, target_s=5.0)
+    board.world = replace(world(), slas={LLAMA: configured})
+    assert board.target_s(LLAMA) == 5.0
+    view = model_view(board, status(), NOW_S).sla
+    assert view is not None
+    assert view.source == "configured"
+    board.slas = {LLAMA: Sla(model=LLAMA, target_s=1.0)}
+    assert board.target_s(LLAMA) == 1.0
+    assert sla_view(board, board.all_slas()[LLAMA], NOW_S).source == "set"
+    assert board.target_s(ModelId("other")) == 2.0
+    board.world = None
+    assert board.all_slas() == board.slas
+
+
+def test_a_deleted_target_does_not_come_back_from_an_older_snapshot():
+    board = board_of()
+    board.world = replace(world(), slas={LLAMA: Sla(model=LLAMA, target_s=5.0)})
+    board.sla_deleted(LLAMA, NOW_S + 1)
+    assert board.sla(LLAMA) is None
+    assert board.all_slas() == {}
+    board.world = replace(board.world, taken_at_s=NOW_S + 60)  # the configuration's own
+    assert board.target_s(LLAMA) == 5.0
 
 
 def test_forecasts_are_bounded_and_those_that_are_gone_go(monkeypatch: pytest.MonkeyPatch):
