@@ -128,6 +128,11 @@ class AiohttpResponse:
         """As they came."""
         return self._response.raw_headers
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of it was read."""
+        return self._response.content.at_eof()
+
     async def read(self) -> bytes:
         """The next bytes as soon as there are any, b"" at the end."""
         try:

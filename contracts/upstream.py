@@ -54,6 +54,11 @@ class UpstreamResponse(Protocol):
         """As they came; hop-by-hop ones may be among them."""
         ...
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of it was read; before that, its end may not have come yet."""
+        ...
+
     async def read(self) -> bytes:
         """The next bytes as soon as there are any, b"" at the end. Raises Broken."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 import signal
@@ -68,6 +69,9 @@ async def serve(settings: Settings, listening: socket.socket) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, server.stop)
         await service.start()
+        # What lives for ever need not be looked at again for each request's garbage.
+        gc.collect()
+        gc.freeze()
         host, port = listening.getsockname()[:2]
         _log.info(
             "gateway_started",
@@ -88,7 +92,7 @@ def main() -> int:
     """Start; 2 for a configuration that cannot work, with one line that says why."""
     configure_logging("gateway")
     # Twice the series for what nobody looks at.
-    prometheus_client.disable_created_metrics()
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # it has no types
     try:
         settings = load_settings(os.environ)
         listening = bind(settings.gateway_config())

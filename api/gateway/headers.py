@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from api.gateway.detect import Headers
@@ -49,10 +49,14 @@ class RequestHead:
     headers: tuple[Header, ...]
     scheme: str
     client: str | None
+    _first: dict[bytes, bytes] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_first", dict(reversed(self.headers)))
 
     def get(self, name: bytes) -> bytes | None:
         """The first value of a header, by its name in lower case."""
-        return next((value for key, value in self.headers if key == name), None)
+        return self._first.get(name)
 
     @property
     def content_length(self) -> int | None:

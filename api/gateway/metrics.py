@@ -133,13 +133,13 @@ class GatewayMetrics:
         self, model: ModelId | None, priority: PriorityClass, *, wait_s: float, cold: bool
     ) -> None:
         """A request goes to a node."""
-        self._child(self._waits, priority.value).observe(wait_s)
+        self._child(self._waits, priority).observe(wait_s)
         if cold:
             self._child(self._cold, self.model_label(model)).inc()
 
     def first_content(self, model: ModelId | None, priority: PriorityClass, ttft_s: float) -> None:
         """The first content of an answer has reached its caller."""
-        self._child(self._first_content, self.model_label(model), priority.value).observe(ttft_s)
+        self._child(self._first_content, self.model_label(model), priority).observe(ttft_s)
 
     def ended(
         self,
@@ -153,8 +153,8 @@ class GatewayMetrics:
     ) -> None:
         """An inference request has ended."""
         label, code = self.model_label(model), _code(status)
-        self._child(self._requests, label, operation, priority.value, outcome, code).inc()
-        self._child(self._durations, label, priority.value).observe(duration_s)
+        self._child(self._requests, label, operation, priority, outcome, code).inc()
+        self._child(self._durations, label, priority).observe(duration_s)
 
     def tokens(
         self, model: ModelId | None, input_tokens: int | None, output_tokens: int | None
@@ -183,7 +183,7 @@ class GatewayMetrics:
         key = (id(metric), *labels)
         child = self._children.get(key)
         if child is None:
-            child = self._children[key] = metric.labels(*labels)
+            child = self._children[key] = metric.labels(*map(str, labels))
         return child  # type: ignore[return-value] # the key holds the metric, so it is its child
 
 

@@ -126,8 +126,12 @@ class Relay:
         try:
             if not caller.has_answer:
                 await self._start(response, caller, headers)
-            while data := await self._next(response, observer):
-                await caller.give(data)
+            while not caller.is_over:
+                data = await self._next(response, observer)
+                if not data or response.is_complete:
+                    await caller.finish(data)
+                else:
+                    await caller.give(data)
                 if observer is not None:
                     observer.feed(data, self._clock.monotonic_s())
                     on_data()
@@ -139,7 +143,6 @@ class Relay:
         if observer is not None:
             observer.end(self._clock.monotonic_s())
             on_data()
-        await caller.finish()
 
     async def _start(
         self, response: UpstreamResponse, caller: Caller, headers: Iterable[Header]
