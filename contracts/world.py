@@ -73,6 +73,8 @@ class ModelStatus:
         Arrival of the oldest request that waits for a load; the order of demand loads.
     load_cause, used_since_load :
         Of the present residency: what ordered it, and whether a request came since.
+    spared_until_s : float or None
+        An unload was given up since somebody used it after all; none is tried before.
     """
 
     model: ModelId
@@ -90,6 +92,7 @@ class ModelStatus:
     cooldown_until_s: float | None = None
     load_cause: LoadCause | None = None
     used_since_load: bool = False
+    spared_until_s: float | None = None
 
     @property
     def occupied_bytes(self) -> int:

@@ -9,7 +9,7 @@ from controller.policies.base import Victim
 
 
 def idle_models(world: WorldSnapshot, models: tuple[ModelStatus, ...]) -> tuple[ModelStatus, ...]:
-    """Those that may be evicted: hot, nothing in flight or waiting, not pinned or wanted."""
+    """Those that may be evicted: hot, nothing in flight or waiting, not pinned, wanted, spared."""
     return tuple(
         status
         for status in models
@@ -18,14 +18,21 @@ def idle_models(world: WorldSnapshot, models: tuple[ModelStatus, ...]) -> tuple[
         and not status.waiting
         and not status.pinned
         and status.model not in world.operator_loads
+        and not is_spared(status, world.taken_at_s)
     )
+
+
+def is_spared(status: ModelStatus, now_s: float) -> bool:
+    """Whether an unload of it was given up too recently to try again."""
+    return status.spared_until_s is not None and now_s < status.spared_until_s
 
 
 def choose(ranked: tuple[Victim, ...], room: Room, wanted_bytes: int) -> tuple[Victim, ...] | None:
     """The fewest of ``ranked``, taken in order, that make room; None if all do not.
 
-    Taken one by one until bytes and slots suffice; then, from the greatest loss down, each
-    that turned out not to be needed is given back. Exact knapsack sets bring nothing over it.
+    Taken one by one until bytes and slots suffice; then, from the greatest loss down (the
+    last in order among equals), each that turned out not to be needed is given back. Exact
+    knapsack sets bring nothing over it.
     """
     bytes_needed, slots_needed = room.missing_bytes(wanted_bytes), room.missing_slots()
     chosen: list[Victim] = []
@@ -35,7 +42,8 @@ def choose(ranked: tuple[Victim, ...], room: Room, wanted_bytes: int) -> tuple[V
         chosen.append(victim)
     if not _enough(chosen, bytes_needed, slots_needed):
         return None
-    for victim in sorted(chosen, key=lambda v: (-v.loss, v.model)):
+    by_loss = sorted(enumerate(chosen), key=lambda pair: (-pair[1].loss, -pair[0]))
+    for _, victim in by_loss:
         without = [other for other in chosen if other is not victim]
         if _enough(without, bytes_needed, slots_needed):
             chosen = without

@@ -50,6 +50,10 @@ FIRST_COOLDOWN_S = 10.0
 LOAD_S_SHARE = 0.3
 """Share of a new measurement in the load time: follows a change within three or four loads."""
 
+SPARE_S = 5.0
+"""After an unload that was given up: who uses the model may be unknown here (a websocket, a
+caller that goes past the gateway), so that it would be chosen again at once, and for ever."""
+
 FOREIGN_LOAD_LIMIT_S = 600.0
 """A load that a gateway began counts as ended when no poll has shown its model for so long."""
 
@@ -278,8 +282,14 @@ def _granted(world: WorldSnapshot, model: ModelId) -> WorldSnapshot:
 
 def _action_failed(world: WorldSnapshot, event: ActionFailed) -> WorldSnapshot:
     steps = {LOAD_KIND: Step.LOAD_GIVEN_UP, UNLOAD_KIND: Step.DRAIN_GIVEN_UP}
-    step = steps.get(event.kind)
-    return world if step is None else _step(world, ModelId(event.subject), step, event.at_s)
+    step, name = steps.get(event.kind), ModelId(event.subject)
+    if step is None:
+        return world
+    world = _step(world, name, step, event.at_s)
+    if step is not Step.DRAIN_GIVEN_UP or name not in world.models:
+        return world
+    spared = replace(world.models[name], spared_until_s=event.at_s + SPARE_S)
+    return _with_model(world, spared)
 
 
 def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> WorldSnapshot:

@@ -27,7 +27,7 @@ from contracts.plan import (
 )
 from contracts.reasons import Reason
 from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
-from controller.eviction import choose, idle_models, names
+from controller.eviction import choose, idle_models, is_spared, names
 from controller.memory import Room, room
 from controller.policies.base import Candidate, Context, Policy, Victim
 from controller.policies.registry import policy_named
@@ -180,13 +180,15 @@ def _plan_node(draft: _Draft, context: Context, policy: Policy) -> None:
 def _operator_unloads(draft: _Draft, context: Context) -> None:
     for status in draft.world.on_node(context.node):
         if status.model in context.world.operator_unloads and status.residency is Residency.HOT:
-            if status.in_flight or status.waiting:
+            if status.in_flight or status.waiting or is_spared(status, context.now_s):
                 draft.say(
                     status.model,
                     Outcome.HOLD,
                     Reason.IN_FLIGHT,
                     (("in_flight", status.in_flight), ("waiting", status.waiting)),
                 )
+            elif status.pinned:
+                draft.say(status.model, Outcome.HOLD, Reason.PINNED)
             else:
                 victim = Victim(
                     model=status.model,
@@ -261,8 +263,11 @@ def _expire(draft: _Draft, context: Context, policy: Policy) -> None:
 
 def _prefetch(draft: _Draft, context: Context, policy: Policy) -> None:
     """At most one model, only beside no other load, only if it beats its victims."""
+    decided = {decision.subject for decision in draft.decisions}
     cold = tuple(
-        status for status in draft.world.on_node(context.node) if status.residency is Residency.COLD
+        status
+        for status in draft.world.on_node(context.node)
+        if status.residency is Residency.COLD and status.model not in decided
     )
     node_room = _room(draft, context, policy)
     if not cold or not context.config.prefetch or node_room.loading:

@@ -57,6 +57,8 @@ def load_answer(world: WorldSnapshot, state: PlannerState, model: ModelId) -> Lo
     if status.residency is Residency.HOT:
         return LoadAnswer(model=model, accepted=True, reason=Reason.RESIDENT, expected_s=0.0)
     outcome, reason = state.last_said.get(model, (Outcome.HOLD, Reason.LOADING))
+    if status.residency in (Residency.DRAINING, Residency.UNLOADING):
+        reason = Reason.DRAINING  # what was said of it is why it goes, not why its caller waits
     if outcome is Outcome.HOLD and reason in _REFUSALS:
         until_s = status.cooldown_until_s
         rest_s = None if until_s is None else max(0.0, until_s - world.taken_at_s)
