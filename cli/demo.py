@@ -48,6 +48,9 @@ def demo(
     ] = None,
 ) -> None:
     """Show Headstart at work: an emulated LocalAI, people and jobs, a dashboard with forecasts."""
+    from adapters.log_setup import configure_logging
+
+    configure_logging("demo", level="warning")
     with (
         tempfile.TemporaryDirectory(prefix="headstart-demo-") as folder,
         contextlib.suppress(KeyboardInterrupt),

@@ -12,6 +12,10 @@ from typing import Annotated
 import typer
 
 
+FILE_WIDTH = 200
+"""Columns where nobody looks: a table in a file keeps its words."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("replay")(replay)
@@ -48,11 +52,13 @@ def replay(
     Every side runs at the same time on the same machine, with the same requests. A load takes
     exactly the workload's load time. Waits are seconds of the trace.
     """
+    from adapters.log_setup import configure_logging
     from cli.replay_arm import LOCALAI_LRU, ReplayPlan
     from contracts.errors import Invalid
     from controller.policies.registry import policy_named
     from simulator.workloads import guess_workload, load_workload
 
+    configure_logging("replay", level="warning")
     arms = [name.strip() for name in policy.split(",") if name.strip()]
     for name in arms:
         policy_named(name)
@@ -134,6 +140,8 @@ def _print(result: dict[str, object], *, as_json: bool) -> None:
             *(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values())
         )
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=FILE_WIDTH)
     console.print(table)
     console.print(
         f"time scale {result['time_scale']:g}, requests late by {result['jitter_p99_s']:.3g} s "
