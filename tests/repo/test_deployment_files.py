@@ -151,6 +151,11 @@ def test_the_gateway_waits_for_nobody_and_no_one_is_waited_for_that_is_not_there
     assert {rule["condition"] for rule in waits} == {"service_started"}
 
 
+def test_running_streams_may_end_before_the_gateway_is_killed():
+    grace = str(_services()["gateway"]["stop_grace_period"])
+    assert int(grace.removesuffix("s")) > load_settings({}).gateway_config().shutdown_grace_s + 5
+
+
 @pytest.mark.parametrize("file", OVERLAYS)
 def test_overlays_add_to_services_that_there_are(file: str):
     overlay = _read(file)
