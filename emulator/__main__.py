@@ -44,6 +44,7 @@ def emulate(
     from adapters.clock import ScaledClock
     from adapters.log_setup import configure_logging
     from contracts.errors import Invalid
+    from emulator.faults import parse_fault
     from emulator.models import read_list, read_models
     from emulator.options import MIB, EmulatorOptions
     from emulator.server import bind, build, run
@@ -59,7 +60,7 @@ def emulate(
             exact_load_times=exact_load_times,
             api_keys=tuple(api_key or ()),
             event_log=event_log,
-            faults=() if faults is None else read_list(faults),
+            faults=() if faults is None else tuple(map(parse_fault, read_list(faults))),
         )
         configure_logging("emulator")
         clock = ScaledClock.from_environment(os.environ)

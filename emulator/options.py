@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from emulator.faults import Fault
 from emulator.models import MIB, EmulatedModel
 
 __all__ = ["MIB", "EmulatorOptions"]
@@ -26,8 +27,8 @@ class EmulatorOptions:
         A load takes exactly the model's ``load_s``, without LocalAI's 2 s steps.
     event_log : Path or None
         Every event as a line of JSON, besides the bounded list in memory.
-    faults : tuple
-        Faults to arm at the start, as ``POST /emulator/faults`` takes them.
+    faults : tuple of Fault
+        Faults to arm at the start.
     """
 
     models: tuple[EmulatedModel, ...]
@@ -39,4 +40,4 @@ class EmulatorOptions:
     exact_load_times: bool = False
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     event_log: Path | None = None
-    faults: tuple[dict[str, object], ...] = ()
+    faults: tuple[Fault, ...] = ()

@@ -22,7 +22,7 @@ from emulator.catalog import Catalog
 from emulator.context import Emulator
 from emulator.events import EventLog
 from emulator.fault_script import FaultScript
-from emulator.faults import FaultBoard, parse_fault
+from emulator.faults import FaultBoard
 from emulator.instance import Instance
 from emulator.options import EmulatorOptions
 from simulator.cluster import Cluster
@@ -79,7 +79,7 @@ async def running(emulator: Emulator) -> AsyncIterator[None]:
     task = asyncio.get_running_loop().create_task(emulator.instance.run())
     try:
         for fault in emulator.options.faults:
-            emulator.script.add(parse_fault(fault))
+            emulator.script.add(fault)
         yield
     finally:
         emulator.script.clear()

@@ -539,15 +539,22 @@ async def test_the_limit_evicts_the_least_recently_used_and_waits_for_busy_ones(
             causes = [(event["model"], event["cause"]) for event in emulator.events("unloaded")]
             assert causes == [("b", "limit")]
             busy = [
-                asyncio.create_task(chat(http, "a", service_s=8)),
-                asyncio.create_task(chat(http, "c", service_s=12)),
+                asyncio.create_task(chat(http, "a", service_s=20)),  # under the 30 tries
+                asyncio.create_task(chat(http, "c", service_s=60)),
             ]
             await emulator.wait_for("request_started", count=6)
-            waited = await chat(http, "b")
-            assert waited.status == 200
-            assert waited.elapsed_s > 8.0 + 6.0
+            assert (await chat(http, "b")).status == 200
+            assert not busy[1].done()
             await asyncio.gather(*busy)
             assert sorted(await loaded(http)) == ["b", "c"]
+    story = [(event["kind"], event["model"]) for event in emulator.events()]
+    asked = len(story) - 1 - story[::-1].index(("request_received", "b"))
+    assert [step for step in story[asked:] if step[0] != "request_started"][:4] == [
+        ("request_received", "b"),
+        ("request_ended", "a"),  # it was busy until here
+        ("unloaded", "a"),
+        ("load_started", "b"),
+    ]
 
 
 async def test_pinned_models_stay():
