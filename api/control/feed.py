@@ -57,10 +57,10 @@ class EventFeed:
         frame = self._frame(kind, data, self._sequence)
         if keep:
             self._kept.append((self._sequence, frame))
-        for listener in tuple(self._listeners):
-            if not listener.offer(frame):
+        for listener in self._listeners:
+            # One that lags keeps its place until its connection has ended: the bound is on those.
+            if not listener.ended and not listener.offer(frame):
                 self.dropped += 1
-                self._listeners.discard(listener)
 
     def listen(self, *, last_event_id: str | None, opening: Iterable[Draft]) -> Listener:
         """A new listener that first gets ``opening``, then what it missed, then all that comes.
@@ -88,7 +88,6 @@ class EventFeed:
         self._closed = True
         for listener in self._listeners:
             listener.end()
-        self._listeners.clear()
 
     def _missed(self, last_event_id: str | None) -> list[bytes]:
         boot, _, number = (last_event_id or "").rpartition("-")
@@ -109,7 +108,7 @@ class Listener:
         self._max_backlog = max_backlog
         self._frames: deque[bytes] = deque()
         self._more = asyncio.Event()
-        self._ended = False
+        self.ended = False
 
     def begin(self, frames: list[bytes]) -> None:
         """What it gets first; does not count as lagging."""
@@ -127,7 +126,7 @@ class Listener:
 
     def end(self) -> None:
         """Let the stream end after what is queued."""
-        self._ended = True
+        self.ended = True
         self._more.set()
 
     async def frames(self, clock: Clock) -> AsyncIterator[bytes]:
@@ -136,7 +135,7 @@ class Listener:
         while True:
             while self._frames:
                 yield self._frames.popleft()
-            if self._ended:
+            if self.ended:
                 return
             self._more.clear()
             try:

@@ -45,13 +45,13 @@ class LiveView:
 
     def refresh(self) -> None:
         """Tell all listeners what has changed since the last call."""
+        if self._feed.listeners == 0:
+            self._new_forecasts.clear()
+            return
         models = self._model_data()
         changed = [data for name, data in models.items() if self._models.get(name) != data]
         removed = [name for name in self._models if name not in models]
         self._models = models
-        if self._feed.listeners == 0:
-            self._new_forecasts.clear()
-            return
         if changed or removed:
             self._feed.publish("models", {"full": False, "changed": changed, "removed": removed})
         self._tell("nodes", self._node_data())

@@ -22,7 +22,7 @@ from api.control.tally import Attainment
 from api.control.views import cold_starts
 from contracts.forecasts import ModelForecast, Signal
 from contracts.ids import ModelId
-from contracts.ports import Clock
+from contracts.ports import Clock, EventLog
 from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
 
 MAX_MODELS = 200
@@ -61,8 +61,9 @@ class Reading:
 class ControlMetrics:
     """Takes readings and renders them. ``count`` is told of every answered HTTP request."""
 
-    def __init__(self, board: Board, feed: EventFeed, clock: Clock) -> None:
+    def __init__(self, board: Board, feed: EventFeed, events: EventLog, clock: Clock) -> None:
         self._board = board
+        self._events = events
         self._feed = feed
         self._clock = clock
         self._answers: Counter[RequestLabels] = Counter()
@@ -100,6 +101,7 @@ class ControlMetrics:
             listeners_refused=self._feed.refused,
             answers=dict(self._answers),
             forgotten={
+                "unreadable_events": self._events.skipped,
                 "histories": board.history.forgotten,
                 "requests": board.tally.forgotten,
                 "forecasts": board.forgotten_forecasts,

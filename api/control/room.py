@@ -41,7 +41,7 @@ class ControlRoom:
         self.stale_after_s = max(STALE_AFTER_S, 5.0 * clock.scale)
         self.board = Board(default_target_s=default_target_s)
         self.feed = EventFeed(boot=secrets.token_hex(4))
-        self.metrics = ControlMetrics(self.board, self.feed, clock)
+        self.metrics = ControlMetrics(self.board, self.feed, ports.events, clock)
         self.live = LiveView(self.board, self.feed, clock, stale_after_s=self.stale_after_s)
         self.followers = Followers(ports, self.board, self.live, clock)
 

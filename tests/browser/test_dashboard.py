@@ -470,6 +470,36 @@ async () => {
 """
 
 
+async def test_events_are_read_whole_wherever_their_bytes_are_cut(browser: Browser, control):
+    async with opened(browser, control.url) as watched:
+        read = await watched.page.evaluate(_READ_IN_PIECES)
+        assert read == [
+            {"kind": "a", "data": "one\ntwo"},
+            {"kind": "message", "data": '{"name":"\u00e4"}'},
+            "2",
+        ]
+
+
+_READ_IN_PIECES = """
+async () => {
+  const { EventParser } = await import('/static/stream.js');
+  const text = ': hi\\nretry: 5\\n\\nid: 1\\r\\nevent: a\\r\\ndata: one\\r\\ndata:two\\r\\n\\r\\n'
+    + 'event: nothing\\n\\nid: 2\\ndata: {"name":"\u00e4"}\\n\\nevent: cut\\ndata: of';
+  const all = [];
+  for (const size of [1, 2, 7, 1000]) {
+    const parser = new EventParser();
+    const events = [];
+    for (let at = 0; at < text.length; at += size) {
+      events.push(...parser.take(text.slice(at, at + size)));
+    }
+    all.push(JSON.stringify([...events, parser.lastId]));
+  }
+  if (new Set(all).size > 1) return all;
+  return JSON.parse(all[0]);
+}
+"""
+
+
 async def test_the_documentation_lists_the_routes(browser: Browser, control):
     async with opened(browser, f"{control.url}/docs") as watched:
         page = watched.page

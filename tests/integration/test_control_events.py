@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from api.control import event_stream
 from api.control.feed import EventFeed
 from contracts.ids import ModelId
 from contracts.world import Residency
@@ -132,6 +133,28 @@ async def test_too_many_streams_are_refused_and_ended_ones_make_room(
         await asyncio.sleep(0.02)
     async with session.get(f"{control.url}/v1/events") as third:
         assert third.status == 200
+
+
+async def test_a_client_that_reads_nothing_loses_its_place(
+    control: RunningControl, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(event_stream, "SEND_LIMIT_S", 0.5)
+    reader, writer = await asyncio.open_connection("127.0.0.1", control.port, limit=1024)
+    writer.write(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await reader.readline()
+    assert control.room.feed.listeners == 1
+    lump = "x" * 200_000
+
+    async def say_much() -> None:
+        for _ in range(50):
+            control.room.feed.publish("summary", lump)
+            await asyncio.sleep(0.01)
+
+    control.do(say_much())
+    async with asyncio.timeout(15):
+        while control.room.feed.listeners:  # noqa: ASYNC110 - it lives on another loop
+            await asyncio.sleep(0.05)
+    writer.close()
 
 
 async def start_process(environ: dict[str, str]) -> asyncio.subprocess.Process:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header
-from fastapi.responses import StreamingResponse
 
 from api.control.errors import ApiError
-from api.control.feed import FeedFull, Listener
-from api.control.room import READ, ControlRoom, Room
+from api.control.event_stream import EventStream
+from api.control.feed import FeedFull
+from api.control.room import READ, Room
 
 router = APIRouter(tags=["events"], dependencies=READ)
 
 
 @router.get(
     "/v1/events",
-    response_class=StreamingResponse,
+    response_class=EventStream,
     responses={200: {"content": {"text/event-stream": {}}}},
 )
 async def follow_events(
     room: Room, last_event_id: Annotated[str | None, Header(max_length=64)] = None
-) -> StreamingResponse:
+) -> EventStream:
     """The live feed, as server-sent events.
 
     ``hello``, ``summary``, ``models``, ``nodes``, ``queues``, ``forecasts`` and ``decision``.
@@ -39,16 +38,4 @@ async def follow_events(
             code="too_many_listeners",
             retry_after_s=5.0,
         ) from None
-    return StreamingResponse(
-        _frames(room, listener),
-        media_type="text/event-stream",
-        headers={"X-Accel-Buffering": "no"},
-    )
-
-
-async def _frames(room: ControlRoom, listener: Listener) -> AsyncIterator[bytes]:
-    try:
-        async for frame in listener.frames(room.clock):
-            yield frame
-    finally:
-        room.feed.leave(listener)
+    return EventStream(room.feed, listener, room.clock)

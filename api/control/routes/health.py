@@ -34,12 +34,14 @@ class ReadyView(BaseModel):
     checks: list[CheckView]
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def healthz() -> HealthView:
     """Alive; depends on nothing."""
     return HealthView()
 
 
+@router.head("/readyz", include_in_schema=False, response_model=None)
 @router.get("/readyz", response_model=ReadyView)
 async def readyz(room: Room) -> ReadyView | JSONResponse:
     """Can serve: the store answers, the controller and the predictor speak. 503 says why not."""

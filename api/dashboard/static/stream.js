@@ -4,6 +4,7 @@
 import { headers } from "./api.js";
 
 const SILENCE_MS = 30000; // the server speaks at least every 15 s
+const HIDDEN_MS = 60000;
 const RETRY_MS = [500, 1000, 2000, 3000, 5000];
 
 /** Pure: feed text in, get whole events out. */
@@ -44,9 +45,12 @@ export function follow(path, onEvent, onState) {
   let lastId = null;
   let failures = 0;
   let wake = null;
+  let abort = null;
+  let paused = false;
+  let sleeping = null;
 
   async function once() {
-    const abort = new AbortController();
+    abort = new AbortController();
     let watchdog = setTimeout(() => abort.abort(), SILENCE_MS);
     try {
       const extra = { Accept: "text/event-stream" };
@@ -80,6 +84,10 @@ export function follow(path, onEvent, onState) {
   (async () => {
     for (;;) {
       const ended = await once();
+      if (paused) {
+        await new Promise((resolve) => (wake = resolve));
+        continue;
+      }
       onState(ended);
       const pause_ms = ended === "denied" ? 60000 : RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
       failures += 1;
@@ -90,6 +98,19 @@ export function follow(path, onEvent, onState) {
     }
   })();
 
+  // A browser opens only a few connections to a server: tabs that nobody looks at give theirs up.
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(sleeping);
+    if (document.hidden) {
+      sleeping = setTimeout(() => {
+        paused = true;
+        abort?.abort();
+      }, HIDDEN_MS);
+    } else if (paused) {
+      paused = false;
+      wake?.();
+    }
+  });
   addEventListener("online", () => wake?.());
   return { retry: () => wake?.() };
 }

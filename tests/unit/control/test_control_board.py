@@ -41,7 +41,7 @@ from contracts.world import (
     Sla,
     WorldSnapshot,
 )
-from simulator.memory_ports import VirtualClock
+from simulator.memory_ports import MemoryEventLog, VirtualClock
 
 LLAMA, NODE = ModelId("llama"), NodeId("n")
 NOW_S = 1000.0
@@ -266,7 +266,7 @@ def test_metrics_show_what_is_and_no_more_models_than_bounded():
     many = [status(f"m{n:03}", arrivals=n) for n in range(MAX_MODELS + 5)]
     board = board_of(*many)
     board.take_forecasts([forecast(f"m{MAX_MODELS:03}"), forecast("m000")])
-    metrics = ControlMetrics(board, EventFeed(boot="b"), clock)
+    metrics = ControlMetrics(board, EventFeed(boot="b"), MemoryEventLog(), clock)
     metrics.count("GET", "/v1/models/{model:path}", 200)
     text = render(metrics.read()).decode()
     assert "headstart_metrics_omitted_models 5.0" in text
@@ -286,7 +286,9 @@ def test_metrics_show_what_is_and_no_more_models_than_bounded():
 def test_metrics_without_a_world():
     board = Board(default_target_s=2.0)
     board.baselines = {"localai-lru": {"cold_starts": 3.0}, "odd": {}}
-    text = render(ControlMetrics(board, EventFeed(boot="b"), VirtualClock()).read()).decode()
+    text = render(
+        ControlMetrics(board, EventFeed(boot="b"), MemoryEventLog(), VirtualClock()).read()
+    ).decode()
     assert 'headstart_baseline_cold_starts{policy="localai-lru"} 3.0' in text
     assert 'policy="odd"' not in text
     assert "headstart_mode_info{" not in text
