@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-
 FILE_WIDTH = 200
 """Columns where nobody looks: a table in a file keeps its words."""
 
