@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import redis
 import structlog
@@ -122,6 +122,7 @@ def _serve(
 ) -> None:
     """Work until stopped: waits for Redis however long, and starts over after an outage."""
     while _reachable(probe, stop):
+        _warn_of_eviction(probe)
         worker = None
         try:
             worker = make_worker()
@@ -154,6 +155,16 @@ def _reachable(probe: redis.Redis, stop: threading.Event) -> bool:
                 log.info("redis_reachable")
             return True
     return False
+
+
+def _warn_of_eviction(probe: redis.Redis) -> None:
+    """A server that is set up as a cache throws jobs away when it is full."""
+    with suppress(redis.RedisError):
+        policy = probe.config_get("maxmemory-policy").get("maxmemory-policy")
+        if policy not in (None, "noeviction", b"noeviction"):
+            log.warning(
+                "redis_evicts", policy=str(policy), remedy="set maxmemory-policy noeviction"
+            )
 
 
 def _stop_on_signals(stop: threading.Event | None = None) -> threading.Event:

@@ -106,3 +106,37 @@ async def test_a_result_that_json_cannot_carry_is_an_error_not_a_result(results:
     with pytest.raises(ValueError, match="JSON"):
         await results.commit("j1", {"n": float("inf")})
     assert await results.get("j1") is None
+
+
+def test_a_server_that_is_away_is_transient_for_every_question():
+    with connect_blocking("unix:///nowhere/s") as client:
+        jobs = RqJobQueue(client, QUEUES)
+        with pytest.raises(Transient):
+            jobs.enqueue("background", "k", {}, "j1")
+        with pytest.raises(Transient):
+            jobs.counts()
+        with pytest.raises(Transient):
+            jobs.status("j1")
+        with pytest.raises(Transient):
+            jobs.workers("background")
+        # Nothing can be wrong with the address of a server that nobody asks.
+        with pytest.raises(Invalid, match="not understood"):
+            connect_blocking("http://redis")
+
+
+def test_a_server_that_is_full_refuses_jobs_for_now(start_redis):
+    server = start_redis(maxmemory="1mb", **{"maxmemory-policy": "noeviction"})
+    with connect_blocking(server.url) as client:
+        jobs = RqJobQueue(client, QUEUES)
+        with pytest.raises(Transient, match="OutOfMemory"):
+            jobs.enqueue("background", "k", {"a": "x" * 100}, "j1")
+        assert jobs.status("j1") is None
+
+
+def test_a_record_that_cannot_be_read_is_an_error_not_an_answer(redis_url: str):
+    with connect_blocking(redis_url) as client:
+        jobs = RqJobQueue(client, QUEUES)
+        jobs.enqueue("background", "k", {}, "j1")
+        client.hset("rq:job:j1", "status", "no-such-state")
+        with pytest.raises(Invalid, match="job j1 cannot be read"):
+            jobs.status("j1")

@@ -368,6 +368,26 @@ async def test_without_redis_it_waits_says_so_once_and_stops_when_told(
         workers.end()
 
 
+async def test_on_a_server_that_evicts_it_warns_and_jobs_that_vanished_block_nobody(
+    start_redis, gateway: Gateway, tmp_path: Path
+):
+    server = start_redis(**{"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"})
+    workers = Workers(server.url, tmp_path / "workers.log")
+    try:
+        with connect_blocking(server.url) as client:
+            jobs = RqJobQueue(client, QUEUES)
+            for name in ("gone-1", "gone-2", "there"):
+                jobs.enqueue("background", "inference", request(), name)
+            client.delete("rq:job:gone-1", "rq:job:gone-2")
+            workers.start("background", gateway.url)
+            await until(lambda: state(jobs, "there") == "finished")
+            await until(lambda: len(workers.lines("job_lost")) == 2, within_s=20.0)
+        assert [line["policy"] for line in workers.lines("redis_evicts")] == ["allkeys-lru"]
+        assert {line["job_id"] for line in workers.lines("job_lost")} == {"gone-1", "gone-2"}
+    finally:
+        workers.end()
+
+
 async def test_retention_really_trims(workers: Workers, jobs: RqJobQueue, redis_url: str):
     now_ms, day_ms = int(time.time() * 1000), 86_400_000
     with connect_blocking(redis_url) as client:
