@@ -9,16 +9,12 @@ from emulator.context import Emulator
 from emulator.errors import send_echo_error, send_error, send_not_found
 from emulator.http import CallerLeft, Receive, Reply, Request, Scope, Send
 from emulator.keys import is_allowed, is_foreign_page
+from emulator.quiet import page
 from emulator.routes import Match, Route, Router
 from emulator.work import Hangup
 
 MAX_BODY_BYTES = 15_000_000
 """LocalAI's default upload limit."""
-
-PAGE = (
-    b"<!doctype html><html><head><title>LocalAI (emulated)</title></head>"
-    b'<body><div id="root"></div></body></html>\n'
-)
 
 
 class EmulatorApp:
@@ -75,8 +71,7 @@ class EmulatorApp:
         elif match.methods:
             await send_echo_error(reply, 405, "Method Not Allowed")
         elif request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            reply.add_header("Cache-Control", "no-cache")
-            await reply.whole(200, PAGE, "text/html; charset=UTF-8")
+            await page(self._emulator, request, reply)
         else:
             await send_not_found(reply)
 
@@ -119,5 +114,6 @@ async def _preflight(request: Request, reply: Reply) -> None:
     asked = request.headers.get("access-control-request-headers")
     if asked:
         reply.add_header("Access-Control-Allow-Headers", asked)
-    reply.add_header("Access-Control-Allow-Methods", "GET,HEAD,PUT,PATCH,POST,DELETE")
+    if request.headers.get("origin"):
+        reply.add_header("Access-Control-Allow-Methods", "GET,HEAD,PUT,PATCH,POST,DELETE")
     await reply.empty(204)

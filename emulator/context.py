@@ -40,6 +40,7 @@ class Emulator:
     usage: dict[str, Usage] = field(default_factory=dict)
     call_times: CallTimes = field(default_factory=CallTimes)
     responses: ResponseStore = field(default_factory=ResponseStore)
+    images: dict[str, None] = field(default_factory=dict)
 
     def created(self) -> int:
         """The second that answers are stamped with."""

@@ -6,11 +6,13 @@ import base64
 import struct
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from email.utils import formatdate
 
 from emulator.context import Emulator, words
 from emulator.errors import send_echo_error, send_error, send_not_found
-from emulator.http import Reply, Request
+from emulator.failures import Failure
+from emulator.http import Reply, Request, read_json
 from emulator.openai import send_failure, stamp_correlation
 from emulator.resolve import read_form, read_inference_body, resolve_model
 from emulator.serving import Failed, do
@@ -24,6 +26,9 @@ PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
 )
 """One pixel."""
+
+MAX_IMAGES = 1000
+"""Generated images that can still be fetched; the oldest go first."""
 
 Finish = Callable[[Work], Awaitable[None]]
 
@@ -76,17 +81,26 @@ async def text_to_speech(app: Emulator, request: Request, reply: Reply) -> None:
 async def transcription(app: Emulator, request: Request, reply: Reply) -> None:
     """``POST /v1/audio/transcriptions``: a form, whose model may stand anywhere."""
     form = read_form(request)
-    if "file" not in form:
-        await send_error(reply, 400, "code=400, message=http: no such file")
-        return
-    named = form.get("model", b"").decode("utf-8", "replace")
+    named: object = form.get("model", b"").decode("utf-8", "replace")
+    if request.content_type == "application/json":
+        named = (read_json(request.body) or {}).get("model")
+
+    async def check() -> bool:
+        if "file" in form:
+            return True
+        multipart = request.content_type == "multipart/form-data"
+        reason = "http: no such file"
+        if not multipart:
+            reason = "request Content-Type isn't multipart/form-data"
+        await send_error(reply, 500, reason)
+        return False
 
     async def finish(_work: Work) -> None:
         text = "hello world"
         segment = {"id": 0, "start": 0, "end": 0.25, "text": text, "tokens": None}
         await reply.json(200, {"segments": [segment], "text": text})
 
-    await _serve(app, request, reply, named, "transcript", finish, correlated=True)
+    await _serve(app, request, reply, named, "transcript", finish, correlated=True, check=check)
 
 
 async def images(app: Emulator, request: Request, reply: Reply) -> None:
@@ -101,6 +115,9 @@ async def images(app: Emulator, request: Request, reply: Reply) -> None:
             image["b64_json"] = base64.b64encode(PNG).decode()
         else:
             name = f"b64{uuid.uuid4().int % 10**12}.png"
+            app.images[name] = None
+            if len(app.images) > MAX_IMAGES:
+                del app.images[next(iter(app.images))]
             image["url"] = f"{request.base_url}/generated-images/{name}"
         details = {"text_tokens": 0, "image_tokens": 0}
         usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
@@ -117,9 +134,9 @@ async def images(app: Emulator, request: Request, reply: Reply) -> None:
     await _serve(app, request, reply, body.get("model"), "image", finish, correlated=True)
 
 
-async def generated_image(_app: Emulator, request: Request, reply: Reply) -> None:
+async def generated_image(app: Emulator, request: Request, reply: Reply) -> None:
     """``GET /generated-images/{name}``."""
-    if request.params["name"].endswith(".png"):
+    if request.params["name"] in app.images:
         await reply.whole(200, PNG, "image/png")
     else:
         await send_not_found(reply)
@@ -184,7 +201,12 @@ async def moderations(app: Emulator, request: Request, reply: Reply) -> None:
         message = f"invalid moderation result: {reason}, internal={reason}"
         await send_echo_error(reply, 500, message)
 
-    await _serve(app, request, reply, body.get("model"), "chat", finish)
+    async def fail(failure: Failure) -> None:
+        # LocalAI's own text says 500 whatever the status is.
+        message = f"code=500, message=moderation inference failed, internal={failure.message}"
+        await send_failure(reply, replace(failure, message=message))
+
+    await _serve(app, request, reply, body.get("model"), "chat", finish, fail=fail)
 
 
 async def _speak(
@@ -210,10 +232,16 @@ async def _serve(
     generates: bool = True,
     correlated: bool = False,
     prompt_tokens: int = 0,
+    check: Callable[[], Awaitable[bool]] | None = None,
+    fail: Callable[[Failure], Awaitable[None]] | None = None,
 ) -> None:
-    """Find the model, do its work, then let ``finish`` send the answer."""
+    """Find the model, do its work, then let ``finish`` send the answer.
+
+    ``check`` may refuse a request whose model exists; ``fail`` sends what went wrong where
+    it has a shape of its own.
+    """
     name = await resolve_model(app, request, reply, named, usecase=usecase)
-    if name is None:
+    if name is None or (check is not None and not await check()):
         return
     if correlated:
         stamp_correlation(request, reply)
@@ -221,7 +249,7 @@ async def _serve(
     try:
         await do(app, work)
     except Failed as failed:
-        await send_failure(reply, failed.failure)
+        await (send_failure(reply, failed.failure) if fail is None else fail(failed.failure))
         return
     await finish(work)
 

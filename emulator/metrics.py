@@ -8,6 +8,8 @@ from typing import Any
 from emulator.context import Emulator
 from emulator.http import Reply, Request
 
+LOCAL_USER = "00000000-0000-4000-8000-000000000001"
+
 
 async def metrics(app: Emulator, _request: Request, reply: Reply) -> None:
     """``GET /metrics``."""
@@ -41,6 +43,8 @@ async def usage(app: Emulator, _request: Request, reply: Reply) -> None:
             "request_count": counted.requests,
         }
         totals = {key: totals[key] + row[key] for key in totals}
-        rows.append({"bucket": day, "model": model, "user_name": "local", **row})
-    viewer = {"name": "local", "provider": "local", "role": "admin"}
+        rows.append(
+            {"bucket": day, "model": model, "user_id": LOCAL_USER, "user_name": "local", **row}
+        )
+    viewer = {"id": LOCAL_USER, "name": "local", "provider": "local", "role": "admin"}
     await reply.json(200, {"totals": totals, "usage": rows, "viewer": viewer})

@@ -17,7 +17,7 @@ from simulator.cluster import ModelSpec
 MIB = 1024**2
 
 USECASES: dict[str, tuple[str, ...]] = {
-    "chat": ("chat", "completion", "edit"),
+    "chat": ("chat", "completion"),
     "embedding": ("embeddings",),
     "speech": ("tts",),
     "transcription": ("transcript",),

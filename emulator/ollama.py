@@ -50,7 +50,7 @@ async def embed(app: Emulator, request: Request, reply: Reply) -> None:
     try:
         await do(app, work, times=len(inputs))
     except Failed as failed:
-        await send_text_error(reply, 500, _failed(failed.failure.message))
+        await send_text_error(reply, 500, f"embedding failed: {failed.failure.message}")
         return
     await reply.json(
         200,
@@ -96,7 +96,10 @@ async def show(app: Emulator, request: Request, reply: Reply) -> None:
         "parameters": "",
         "template": "{{.Input}}",
         "details": shown["details"],
-        "model_info": {"general.architecture": BACKEND},
+        "model_info": {
+            "general.architecture": BACKEND,
+            "general.context_length": model.context_size,
+        },
     }
     if "capabilities" in shown:
         answer["capabilities"] = shown["capabilities"]

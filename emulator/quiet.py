@@ -7,6 +7,23 @@ from emulator.errors import send_error
 from emulator.http import Reply, Request
 from emulator.listing import VERSION
 
+PAGE = (
+    b"<!doctype html><html><head><title>LocalAI (emulated)</title></head>"
+    b'<body><div id="root"></div></body></html>\n'
+)
+
+
+async def start(_app: Emulator, _request: Request, reply: Reply) -> None:
+    """``GET /``: over to the UI."""
+    reply.add_header("Location", "/app")
+    await reply.whole(301, b"", None)
+
+
+async def page(_app: Emulator, _request: Request, reply: Reply) -> None:
+    """The UI's page, which is also the answer to any unknown path that a browser asks for."""
+    reply.add_header("Cache-Control", "no-cache")
+    await reply.whole(200, PAGE, "text/html; charset=UTF-8")
+
 
 async def load_status(_app: Emulator, request: Request, reply: Reply) -> None:
     """``GET /api/models/{id}/load-status``: local loads are never shown."""

@@ -10,6 +10,11 @@ from emulator.context import Emulator
 from emulator.errors import send_echo_error, send_error
 from emulator.http import Reply, Request, read_json
 
+DEFAULT_NAME = "gpt-4o"
+"""What some endpoints ask for when nothing else is there; few servers have it."""
+
+_WITH_DEFAULT = frozenset({"completion", "edit", "embeddings"})
+
 
 async def read_inference_body(request: Request, reply: Reply) -> Mapping[str, Any] | None:
     """The JSON object of an inference request; None after an error was sent."""
@@ -47,10 +52,12 @@ async def resolve_model(
     name = name or _bearer_model(app, request)
     if not name:
         first = app.catalog.first(usecase)
-        if first is None:
-            await send_error(reply, 500, "could not load model: no model given")
+        if first is not None:
+            return first.name
+        if usecase not in _WITH_DEFAULT:
+            await send_echo_error(reply, 400, "Bad Request")
             return None
-        return first.name
+        name = DEFAULT_NAME
     if "/" not in name and name not in app.catalog:
         message = f'model "{name}" not found. To see available models, call GET /v1/models'
         await send_error(reply, 404, message, "invalid_request_error")

@@ -8,7 +8,6 @@ from typing import Any
 
 from emulator.anthropic import stamp_request_id
 from emulator.context import Emulator, words
-from emulator.errors import send_not_found
 from emulator.http import Reply, Request, json_text
 from emulator.openai import EVENT_STREAM
 from emulator.resolve import read_inference_body, resolve_model
@@ -46,7 +45,9 @@ async def read(app: Emulator, request: Request, reply: Reply) -> None:
     """``GET /v1/responses/{id}``."""
     stored = app.responses.get(request.params["id"])
     if stored is None:
-        await send_not_found(reply)
+        identity = request.params["id"]
+        error = {"message": f"response not found: {identity}", "param": "id", "type": "not_found"}
+        await reply.json(404, {"error": error})
     else:
         await reply.json(200, stored)
 
@@ -67,15 +68,19 @@ async def _stream(app: Emulator, reply: Reply, work: Work, response: dict[str, A
     message = _message_id()
     text = WORD * work.tokens
     at = {"output_index": 0, "content_index": 0, "item_id": message}
+    opening = _opening(events, response, message, at)  # goes out with what comes first
     try:
         async with serving(app, work) as slot:
             async for number in tokens_of(work, slot, app.instance.crash):
                 if number == 0:
                     await reply.begin_stream(EVENT_STREAM)
-                    await reply.chunk(_opening(events, response, message, at))
+                    await reply.chunk(opening)
                 delta = {**at, "delta": WORD, "logprobs": []}
                 await reply.chunk(events.next("response.output_text.delta", delta).encode())
     except Failed as failed:
+        if reply.status is None:
+            await reply.begin_stream(EVENT_STREAM)
+            await reply.chunk(opening)
         await _fail(reply, events, response, failed.failure.message)
         return
     completed = _completed(app, work, response, message, text)
@@ -125,7 +130,6 @@ def _closing(events: _Events, completed: dict[str, Any], text: str, at: Mapping[
 
 
 async def _fail(reply: Reply, events: _Events, response: dict[str, Any], message: str) -> None:
-    await reply.begin_stream(EVENT_STREAM)
     failed = {**response, "status": "failed"}
     text = (
         events.next("error", {"error": _error(message)})

@@ -20,6 +20,7 @@ DEFAULTS: dict[str, Any] = {
     "single_backend": False,
     "max_active_backends": 0,
     "auto_upgrade_backends": False,
+    "prefer_development_backends": False,
     "memory_reclaimer_enabled": False,
     "memory_reclaimer_threshold": 0.95,
     "force_eviction_when_busy": False,
@@ -28,22 +29,29 @@ DEFAULTS: dict[str, Any] = {
     "lru_eviction_retry_interval": "1s",
     "threads": 2,
     "context_size": 0,
+    "artifact_download_concurrency": 1,
+    "vram_budget": "",
     "f16": False,
     "debug": False,
     "enable_tracing": False,
     "tracing_max_items": 1024,
+    "tracing_max_body_bytes": 65536,
     "enable_backend_logging": True,
     "cors": False,
     "csrf": False,
     "cors_allow_origins": "",
     "p2p_token": "",
+    "p2p_network_id": "",
     "federated": False,
     "galleries": None,
+    "backend_galleries": None,
+    "autoload_galleries": False,
+    "autoload_backend_galleries": False,
     "api_keys": None,
     "open_responses_store_ttl": "0",
     "instance_name": "",
 }
-"""The keys that matter to us; a real one has 58."""
+"""The keys that matter to us; a real one has more, for its agents and its looks."""
 
 _RESTARTS_WATCHDOG = ("max_active_backends", "watchdog_", "memory_reclaimer_")
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+")

@@ -378,7 +378,8 @@ async def test_a_response_and_its_stored_copy(http):
     ]
     assert body["usage"]["total_tokens"] == 5
     assert (await get(http, f"/v1/responses/{body['id']}"))[1] == body
-    assert (await get(http, "/v1/responses/resp_nope"))[0] == 404
+    status, missing = await get(http, "/v1/responses/resp_nope")
+    assert (status, missing["error"]["type"]) == (404, "not_found")
     _, _, body = await post(
         http, "/v1/responses", {"model": "small-chat", "input": "x", "background": True}
     )
@@ -508,6 +509,33 @@ async def test_a_transcription_finds_its_model_anywhere_in_the_form(http, emulat
     assert len(emulator.events("request_ended", model="ears")) == seen + 1
 
 
+async def test_a_transcription_without_a_file(http):
+    status, _, body = await post(http, "/v1/audio/transcriptions", {"model": "ears"})
+    assert status == 500
+    assert body["error"]["message"] == "request Content-Type isn't multipart/form-data"
+    form = aiohttp.FormData({"model": "ears"}, default_to_multipart=True)
+    async with http.post("/v1/audio/transcriptions", data=form) as answer:
+        assert (answer.status, "http: no such file" in await answer.text()) == (500, True)
+
+
+async def test_without_a_model_of_the_use_case() -> None:
+    """Some endpoints then ask for one of OpenAI's, the others have nothing to ask for."""
+    with RunningEmulator([{"name": "gate", "kind": "vad"}]) as bare:
+        async with aiohttp.ClientSession(bare.url) as http:
+            for path, expected in (
+                ("/v1/completions", 404),
+                ("/v1/edits", 404),
+                ("/v1/embeddings", 404),
+                ("/v1/chat/completions", 400),
+                ("/v1/rerank", 400),
+                ("/v1/images/generations", 400),
+            ):
+                status, _, body = await post(http, path, {})
+                assert status == expected, path
+                says = "gpt-4o" if expected == 404 else "code=400, message=Bad Request"
+                assert says in body["error"]["message"]
+
+
 async def test_an_image_is_fetched_where_its_url_says(http, emulator):
     _, _, body = await post(http, "/v1/images/generations", {"model": "painter", "prompt": "a"})
     url = body["data"][0]["url"]
@@ -552,6 +580,10 @@ async def test_paths_and_methods_that_do_not_exist(http):
     assert (await get(http, "/v1/models/small-chat"))[0] == 404
     assert (await get(http, "/v1/models/"))[0] == 200
     assert (await get(http, "/api/nodes"))[0] == 404
+    assert (await get(http, "/generated-images/none.png"))[0] == 404
+    assert (await get(http, "/v1/engines/a/chat/completions"))[0] == 404
+    async with http.get("/", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (301, "/app")
     async with http.get("/no/such", headers={"Accept": "text/html"}) as answer:
         assert (answer.status, answer.content_type) == (200, "text/html")
     async with http.get("/v1/chat/completions") as answer:

@@ -13,7 +13,7 @@ from emulator.models import EmulatedModel, load_yaml, parse_models, read_list, r
 def test_a_model_needs_only_its_name():
     (model,) = parse_models([{"name": "a"}])
     assert model == EmulatedModel(name="a")
-    assert model.usecases == ("chat", "completion", "edit")
+    assert model.usecases == ("chat", "completion")
     assert model.spec().footprint_bytes == model.footprint_bytes == 1000 * 1024**2
 
 
@@ -41,7 +41,7 @@ def test_its_own_yaml_has_what_localai_would_have():
     assert config["name"] == "a"
     assert config["parameters"] == {"model": "a"}
     assert (config["pinned"], config["disabled"], config["note"]) == (True, True, "kept")
-    assert config["known_usecases"] == ["FLAG_CHAT", "FLAG_COMPLETION", "FLAG_EDIT"]
+    assert config["known_usecases"] == ["FLAG_CHAT", "FLAG_COMPLETION"]
     assert load_yaml(EmulatedModel(name="b").to_yaml())["parameters"] == {"model": "b.gguf"}
 
 
