@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import msgspec
 
-MAX_EVENTS = 200_000
+MAX_EVENTS = 100_000
 
 
 class EventLog:
