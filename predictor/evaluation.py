@@ -14,6 +14,14 @@ READY_OUTCOMES = 20.0
 """Before so many outcomes a comparison is chance."""
 _LOSES_BY = 1.02
 """Degraded when the loss is this much over the floor's; sound again when it is at or below."""
+MEMORY_USES = 2000.0
+"""About a day of looks at each model; a rare one is used only a few times in it."""
+_JUDGED_USES = 5.0
+"""Fewer uses than this decide nothing."""
+_USE_LOSES_BY = 1.1
+"""As ``_LOSES_BY``; wider, since a model without habits is foretold no better than by its rate."""
+_STANDARD_ERRORS = 2.0
+"""And by more than chance: the difference exceeds so many standard errors."""
 _HIGH = QUANTILE_LEVELS.index(0.9)
 _LEVELS: Floats = np.array(QUANTILE_LEVELS)
 
@@ -124,3 +132,79 @@ class ArrivalScores:
         """Share of outcomes at or under the 0.9 quantile, as ``mean_loss``."""
         weights = self._weight[rows]
         return np.where(weights > 0.0, self._covered[rows] / np.maximum(weights, 1e-9), np.nan)
+
+
+class UseScores:
+    """How well "a request within a minute" was foretold, against the constant base rate.
+
+    Parameters
+    ----------
+    rows : int
+        Models that there is room for; ``grow`` makes more.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._brier = np.zeros(rows)
+        self._floor = np.zeros(rows)
+        self._spread = np.zeros(rows)
+        self._came = np.zeros(rows)
+        self._weight = np.zeros(rows)
+        self._degraded = np.zeros(rows, dtype=bool)
+
+    def grow(self, rows: int) -> None:
+        """Make room for ``rows`` models in all."""
+        more = rows - len(self._weight)
+        self._brier = np.pad(self._brier, (0, more))
+        self._floor = np.pad(self._floor, (0, more))
+        self._spread = np.pad(self._spread, (0, more))
+        self._came = np.pad(self._came, (0, more))
+        self._weight = np.pad(self._weight, (0, more))
+        self._degraded = np.pad(self._degraded, (0, more))
+
+    def clear(self, row: int) -> None:
+        """Forget what ``row`` held."""
+        for array in (
+            self._brier,
+            self._floor,
+            self._spread,
+            self._came,
+            self._weight,
+            self._degraded,
+        ):
+            array[row] = 0
+
+    def learn(self, rows: Rows, foretold: Floats, came: npt.NDArray[np.bool_]) -> None:
+        """Outcomes of the probabilities ``foretold``."""
+        fade = 1.0 - 1.0 / MEMORY_USES
+        outcome = came.astype(np.float64)
+        base_rate = (self._came[rows] + 0.5) / (self._weight[rows] + 1.0)
+        brier, floor = np.square(foretold - outcome), np.square(base_rate - outcome)
+        self._brier[rows] = fade * self._brier[rows] + brier
+        self._floor[rows] = fade * self._floor[rows] + floor
+        self._spread[rows] = fade * self._spread[rows] + np.square(brier - floor)
+        self._came[rows] = fade * self._came[rows] + outcome
+        self._weight[rows] = fade * self._weight[rows] + 1.0
+        behind = self._brier[rows] - self._floor[rows]
+        clearly = (behind > _STANDARD_ERRORS * np.sqrt(self._spread[rows])) & (
+            behind > (_USE_LOSES_BY - 1.0) * self._floor[rows]
+        )
+        # Sound again only when it is no longer behind at all, so that it does not flap.
+        self._degraded[rows] = (self._came[rows] >= _JUDGED_USES) & (
+            clearly | (self._degraded[rows] & (behind > 0.0))
+        )
+
+    def degraded(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Whether the curve loses to the base rate; (n,)."""
+        return self._degraded[rows]
+
+    def base_rate(self, rows: Rows) -> Floats:
+        """Share of minutes with a request; (n,)."""
+        rates: Floats = (self._came[rows] + 0.5) / (self._weight[rows] + 1.0)
+        return rates
+
+    def brier(self, row: int) -> tuple[float, float] | None:
+        """Mean Brier scores of the curve and of the base rate; None before the first outcome."""
+        weight = float(self._weight[row])
+        if weight <= 0.0:
+            return None
+        return float(self._brier[row]) / weight, float(self._floor[row]) / weight

@@ -1,33 +1,44 @@
-"""When the next request for each model is due: a cumulative hazard on a fixed grid of delays."""
+"""When the next request for each model is due: a cumulative hazard on a fixed grid of delays.
+
+Two forecasts are kept beside each other, a model's own gaps and the pool of all experts, and
+each model believes whichever told its own recent past better. So the pool, which learns from
+all models at once, cannot do harm to one of them for long.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from contracts.forecasts import NEXT_USE_GRID_S, ForecastStatus
-from predictor.models.decayed_rates import SCALES_S, DecayedRates
-from predictor.models.gap_hazard import GapHazard
-from predictor.models.hour_slots import HourSlots
+from predictor.evaluation import UseScores
+from predictor.models.decayed_rates import DecayedRates
+from predictor.models.experts import Experts
 from predictor.models.pool import HazardPool
 from predictor.windows import Floats, Rows
 
+POOLED = "pooled_hazard"
+OWN_GAPS = "own_gaps"
+BASE_RATE = "base_rate"
+
 GRID_S: Floats = np.array(NEXT_USE_GRID_S)
+MINUTE_S = 60.0
+"""What forecasts are scored on."""
+HALF_WINDOW_S = 30.0
+"""What weights are learned on: half the time within which the planner values a use."""
+_EVERY_S = 40.0
+"""Between two looks: past the half window, and no divisor of the minute that cron lives by."""
+_LOOKS: Floats = np.array([HALF_WINDOW_S, MINUTE_S])
+_MAX_SAMPLES = 4
+_POPULATION_S = 60.0
 _READY_GAPS = 3.0
 """From here a model's own gaps outweigh the population's."""
-_HALF_WINDOW_S = 30.0
-"""Weights are learned on "a request within half the planner's window": what it decides by."""
-_JUST_USED_S = 60.0
-"""Within a minute of a request other experts are right than in a long silence."""
-_POPULATION_S = 60.0
-_EXPERTS = 2 + len(SCALES_S)
-_PRIOR_WEIGHTS: Floats = np.array([0.0, 1.0] + [0.0] * (_EXPERTS - 2))
-_PRIOR_PRECISION: Floats = np.array([10.0, 4.0] + [4.0] * (_EXPERTS - 2))
-_POOL_MEMORY = 2000.0
-_TINY = 1e-6
+_MEMORY_LOOKS = 500.0
+"""Looks that decide between pool and own gaps: a few hours of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +52,20 @@ class CurveAccount:
     floor_brier: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Sample:
-    """Forecasts that wait for their outcome."""
+    """Forecasts that wait for their outcome: within the half window, then within a minute."""
 
     made_s: float
     rows: Rows
     births: Rows
-    features: Floats
-    base: Floats
     contexts: Rows
+    features: Floats
+    own: Floats
+    pooled: Floats
+    within_minute: Floats
+    next_s: Floats
+    learned: bool = False
 
 
 class NextUseForecaster:
@@ -65,128 +80,160 @@ class NextUseForecaster:
     """
 
     def __init__(self, rows: int, rates: DecayedRates) -> None:
-        self._rates = rates
-        self._gaps = GapHazard(rows)
-        self._slots = HourSlots(rows)
-        self.pool = HazardPool(
-            np.stack([_PRIOR_WEIGHTS, _PRIOR_WEIGHTS]), _PRIOR_PRECISION, memory=_POOL_MEMORY
-        )
+        self._experts = Experts(rows, rates)
+        self._pool = HazardPool()
+        self._scores = UseScores(rows)
         self._last_s = np.full(rows, np.nan)
-        self._next_s = np.full(rows, np.inf)
         self._births = np.zeros(rows, dtype=np.intp)
-        self._sample: _Sample | None = None
+        self._pool_lead = np.zeros(rows)
+        self._samples: deque[_Sample] = deque(maxlen=_MAX_SAMPLES)
+        self._sampled_s = -math.inf
         self._population_s = -math.inf
+
+    @property
+    def weights(self) -> Floats:
+        """The pool's present weights, (contexts, experts)."""
+        return self._pool.weights
 
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
-        self._gaps.grow(rows)
-        self._slots.grow(rows)
+        self._experts.grow(rows)
+        self._scores.grow(rows)
         more = rows - len(self._last_s)
         self._last_s = np.pad(self._last_s, (0, more), constant_values=np.nan)
-        self._next_s = np.pad(self._next_s, (0, more), constant_values=np.inf)
         self._births = np.pad(self._births, (0, more))
+        self._pool_lead = np.pad(self._pool_lead, (0, more))
+        for sample in self._samples:
+            sample.next_s = np.pad(sample.next_s, (0, more), constant_values=np.inf)
 
     def clear(self, row: int) -> None:
-        """Forget what ``row`` held."""
-        self._gaps.clear(row)
-        self._slots.clear(row)
+        """Forget what ``row`` held; forecasts of it that wait for an outcome become void."""
+        self._experts.clear(row)
+        self._scores.clear(row)
         self._last_s[row] = np.nan
         self._births[row] += 1
+        self._pool_lead[row] = 0.0
 
     def rewind(self, now_s: float) -> None:
         """The clock was set back: nothing came later than ``now_s``."""
         self._last_s = np.minimum(self._last_s, now_s)
-        self._slots.rewind(now_s)
-        self._sample = None
-        self._population_s = -math.inf
-
-    def last_arrival_s(self, row: int) -> float | None:
-        """The newest arrival of ``row``, or None."""
-        last_s = float(self._last_s[row])
-        return None if math.isnan(last_s) else last_s
+        self._experts.rewind(now_s)
+        self._samples.clear()
+        self._sampled_s = self._population_s = -math.inf
 
     def account(self, row: int) -> CurveAccount:
         """How the curve of ``row`` is made, and how far it may be trusted."""
-        ready = self._gaps.gaps(row) >= _READY_GAPS
+        last_s = float(self._last_s[row])
+        brier = self._scores.brier(row)
+        if bool(self._scores.degraded(np.array([row]))[0]):
+            method, status = BASE_RATE, ForecastStatus.DEGRADED
+        else:
+            method = POOLED if self._pool_lead[row] >= 0.0 else OWN_GAPS
+            ready = self._experts.gaps(row) >= _READY_GAPS
+            status = ForecastStatus.READY if ready else ForecastStatus.WARMING_UP
         return CurveAccount(
-            method="own_gaps",
-            status=ForecastStatus.READY if ready else ForecastStatus.WARMING_UP,
-            last_arrival_at_s=self.last_arrival_s(row),
-            brier=None,
-            floor_brier=None,
+            method=method,
+            status=status,
+            last_arrival_at_s=None if math.isnan(last_s) else last_s,
+            brier=None if brier is None else brier[0],
+            floor_brier=None if brier is None else brier[1],
         )
 
     def arrive(self, row: int, at_s: float) -> None:
         """A request came for ``row``. A straggler changes nothing: its gap is split already."""
-        self._slots.add(row, at_s)
-        self._next_s[row] = min(float(self._next_s[row]), at_s)
-        last_s = self.last_arrival_s(row)
-        if last_s is not None:
-            if at_s < last_s:
-                return
-            self._gaps.learn(row, at_s - last_s)
+        for sample in self._samples:
+            if at_s > sample.made_s:
+                sample.next_s[row] = min(float(sample.next_s[row]), at_s)
+        last_s = float(self._last_s[row])
+        if at_s < last_s:
+            return
+        self._experts.arrive(row, at_s, None if math.isnan(last_s) else at_s - last_s)
         self._last_s[row] = at_s
 
     def advance(self, rows: Rows, now_s: float) -> None:
         """Renew what the models of ``rows`` share, and learn whom to believe."""
-        self._slots.advance(now_s)
+        self._experts.advance(now_s)
         if now_s >= self._population_s + _POPULATION_S:
             self._population_s = now_s
-            self._gaps.refresh_population(rows)
-        if self._sample is None:
-            self._begin_sample(rows, now_s)
-        elif now_s >= self._sample.made_s + _HALF_WINDOW_S:
-            self._settle(self._sample)
-            self._sample = None
+            self._experts.refresh_population(rows)
+        for sample in self._samples:
+            if not sample.learned and now_s >= sample.made_s + HALF_WINDOW_S:
+                sample.learned = True
+                self._learn(sample)
+        while self._samples and now_s >= self._samples[0].made_s + MINUTE_S:
+            self._score(self._samples.popleft())
+        if now_s >= self._sampled_s + _EVERY_S and len(rows) > 0:
+            self._sampled_s = now_s
+            self._samples.append(self._look(rows, now_s))
 
     def curves(self, rows: Rows, now_s: float) -> Floats:
-        """H on the grid for each of ``rows``, all of which have had an arrival."""
-        own, slots, rates, contexts = self._experts(rows, now_s, GRID_S)
-        weights = self.pool.weights[contexts][:, :, None]
-        base = np.log(rates[:, -1:] * GRID_S)
-        pooled = (
-            base
-            + weights[:, 0]
-            + weights[:, 1] * (_log(own) - base)
-            + weights[:, 2] * (_log(slots) - base)
-            + np.einsum("ns,ns->n", weights[:, 3:, 0], np.log(rates[:, :-1] / rates[:, -1:]))[
-                :, None
-            ]
-        )
-        hazard: Floats = np.maximum.accumulate(np.exp(np.clip(pooled, -14.0, 3.0)), axis=1)
+        """H on the grid for each of ``rows``, all of which have had an arrival.
+
+        Returns
+        -------
+        (n, grid) array, finite, at least 0, never decreasing along the grid.
+        """
+        opinions = self._experts.opinions(rows, self._ages_s(rows, now_s), now_s, GRID_S)
+        pooled = self._pool.hazard(opinions.features, opinions.base, opinions.contexts)
+        return self._believed(rows, opinions.own, pooled, GRID_S)
+
+    def _believed(self, rows: Rows, own: Floats, pooled: Floats, delays_s: Floats) -> Floats:
+        """Own gaps and pool by what each model believes, or its base rate where both lose."""
+        trust = _trust(self._pool_lead[rows])[:, None]
+        hazard: Floats = pooled**trust * np.maximum(own, 1e-9) ** (1.0 - trust)
+        degraded = self._scores.degraded(rows)
+        if degraded.any():
+            per_s = -np.log1p(-self._scores.base_rate(rows[degraded])) / MINUTE_S
+            hazard[degraded] = per_s[:, None] * delays_s
         return hazard
 
-    def _experts(
-        self, rows: Rows, now_s: float, delays_s: Floats
-    ) -> tuple[Floats, Floats, Floats, Rows]:
-        ages_s = np.maximum(now_s - self._last_s[rows], 0.0)
-        own = self._gaps.cumulative(rows, ages_s, delays_s)
-        slots = self._slots.cumulative(rows, now_s, delays_s)
-        rates = self._rates.per_s(rows, now_s)
-        return own, slots, rates, (ages_s < _JUST_USED_S).astype(np.intp)
+    def _ages_s(self, rows: Rows, now_s: float) -> Floats:
+        return np.maximum(now_s - self._last_s[rows], 0.0)
 
-    def _begin_sample(self, rows: Rows, now_s: float) -> None:
-        if len(rows) == 0:
-            return
-        own, slots, rates, contexts = self._experts(rows, now_s, np.array([_HALF_WINDOW_S]))
-        base = np.log(rates[:, -1] * _HALF_WINDOW_S)
-        features = np.column_stack(
-            [
-                np.ones(len(rows)),
-                _log(own[:, 0]) - base,
-                _log(slots[:, 0]) - base,
-                np.log(rates[:, :-1] / rates[:, -1:]),
-            ]
+    def _look(self, rows: Rows, now_s: float) -> _Sample:
+        opinions = self._experts.opinions(rows, self._ages_s(rows, now_s), now_s, _LOOKS)
+        pooled = self._pool.hazard(opinions.features, opinions.base, opinions.contexts)
+        trust = _trust(self._pool_lead[rows])
+        believed = pooled[:, 1] ** trust * np.maximum(opinions.own[:, 1], 1e-9) ** (1.0 - trust)
+        return _Sample(
+            made_s=now_s,
+            rows=rows,
+            births=self._births[rows],
+            contexts=opinions.contexts,
+            features=opinions.features[:, :, 0],
+            own=opinions.own[:, 0],
+            pooled=pooled[:, 0],
+            within_minute=-np.expm1(-believed),
+            next_s=np.full(len(self._last_s), np.inf),
         )
-        self._next_s[rows] = np.inf
-        self._sample = _Sample(now_s, rows, self._births[rows], features, base, contexts)
 
-    def _settle(self, sample: _Sample) -> None:
+    def _learn(self, sample: _Sample) -> None:
+        same, came = self._outcomes(sample, HALF_WINDOW_S)
+        rows, pooled = sample.rows[same], sample.pooled[same]
+        gained = _log_likelihood(pooled, came) - _log_likelihood(sample.own[same], came)
+        fade = 1.0 - 1.0 / _MEMORY_LOOKS
+        self._pool_lead[rows] = fade * self._pool_lead[rows] + gained
+        self._pool.learn(sample.features[same], pooled, sample.contexts[same], came)
+
+    def _score(self, sample: _Sample) -> None:
+        same, came = self._outcomes(sample, MINUTE_S)
+        self._scores.learn(sample.rows[same], sample.within_minute[same], came)
+
+    def _outcomes(
+        self, sample: _Sample, within_s: float
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which rows are still the same models, and of those, whether a request came in time."""
         same = self._births[sample.rows] == sample.births
-        came: npt.NDArray[np.bool_] = self._next_s[sample.rows] <= sample.made_s + _HALF_WINDOW_S
-        self.pool.learn(sample.features[same], sample.base[same], sample.contexts[same], came[same])
+        return same, sample.next_s[sample.rows[same]] <= sample.made_s + within_s
 
 
-def _log(hazard: Floats) -> Floats:
-    logs: Floats = np.log(np.maximum(hazard, _TINY))
-    return logs
+def _trust(lead: Floats) -> Floats:
+    """How far the pool is believed over own gaps: the odds of their recent likelihoods."""
+    trust: Floats = 1.0 / (1.0 + np.exp(-np.clip(lead, -30.0, 30.0)))
+    return trust
+
+
+def _log_likelihood(hazard: Floats, came: npt.NDArray[np.bool_]) -> Floats:
+    """Of what came under each hazard, with no forecast taken for more certain than 1 in 10^6."""
+    bounded = np.clip(hazard, 1e-6, 13.8)
+    return np.where(came, np.log(-np.expm1(-bounded)), -bounded)

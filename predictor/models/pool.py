@@ -12,73 +12,72 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from predictor.windows import Floats
+from predictor.models.experts import CONTEXTS, EXPERTS, OWN_GAPS
+from predictor.windows import Floats, Rows
 
 _LOWEST, _HIGHEST = -14.0, 3.0
 """Bounds of a log hazard: once in a week, and certain."""
 _LONGEST_STEP = 0.5
 """No batch moves a weight by more than this, whatever it seems to say."""
+_PRIOR_SPREAD = 0.5
+"""Weights lie within about one of their prior: an expert is ignored, believed, or doubled."""
+_MEMORY_BATCHES = 2000.0
+"""What was learned fades in about a day of batches, so that new habits of callers get through."""
 
 
 class HazardPool:
-    """Weights of the experts in each context.
+    """Weights of the experts in each context. It starts as own gaps alone."""
 
-    Parameters
-    ----------
-    prior : (contexts, experts) array
-        Weights before anything is learned.
-    precision : (experts,) array
-        How firmly: one over the variance of each weight.
-    memory : float
-        Batches after which what was learned has faded to a third.
-    """
-
-    def __init__(self, prior: Floats, precision: Floats, *, memory: float) -> None:
-        self._prior = prior
-        self._prior_precision = np.diag(precision)
-        self._fade = 1.0 - 1.0 / memory
-        self._weights = prior.copy()
-        self._precision = np.stack([self._prior_precision] * len(prior))
+    def __init__(self) -> None:
+        self._prior = np.zeros((CONTEXTS, EXPERTS))
+        self._prior[:, OWN_GAPS] = 1.0
+        self._prior_precision = np.eye(EXPERTS) / _PRIOR_SPREAD**2
+        self._weights = self._prior.copy()
+        self._precision = np.stack([self._prior_precision] * CONTEXTS)
 
     @property
     def weights(self) -> Floats:
         """Present weights, (contexts, experts)."""
         return self._weights.copy()
 
-    def log_hazard(self, features: Floats, base: Floats, contexts: npt.NDArray[np.intp]) -> Floats:
-        """Pooled log hazard; (n, experts), (n,) and (n,) give (n,)."""
-        pooled: Floats = base + np.einsum("ne,ne->n", features, self._weights[contexts])
-        return np.clip(pooled, _LOWEST, _HIGHEST)
+    def hazard(self, features: Floats, base: Floats, contexts: Rows) -> Floats:
+        """Pooled hazard; (n, experts, delays), (n, delays) and (n,) give (n, delays).
+
+        It is never decreasing along the delays.
+        """
+        pooled = base + np.einsum("ned,ne->nd", features, self._weights[contexts])
+        hazard: Floats = np.exp(np.clip(pooled, _LOWEST, _HIGHEST))
+        return np.maximum.accumulate(hazard, axis=1, out=hazard)
 
     def learn(
-        self,
-        features: Floats,
-        base: Floats,
-        contexts: npt.NDArray[np.intp],
-        came: npt.NDArray[np.bool_],
+        self, features: Floats, hazard: Floats, contexts: Rows, came: npt.NDArray[np.bool_]
     ) -> None:
-        """Outcomes of one batch of forecasts, as ``log_hazard`` was asked for them."""
-        hazard = np.exp(self.log_hazard(features, base, contexts))
+        """Outcomes of one batch of forecasts.
+
+        Parameters
+        ----------
+        features : (n, experts)
+        hazard : (n,)
+            What the pool had made of them.
+        contexts, came : (n,)
+        """
         # Slope and curvature of the log likelihood along the log hazard: -H without a
         # request, log(1 - exp(-H)) with one. Observed curvature; the expected one runs away.
         ratio = hazard / np.expm1(hazard)
         slope = np.where(came, ratio, -hazard)
         curvature = np.where(came, ratio * (hazard + ratio - 1.0), hazard)
-        for context in range(len(self._weights)):
+        for context in range(CONTEXTS):
             inside = contexts == context
-            x = features[inside]
-            self._relax(context)
-            precision = self._precision[context] + (x * curvature[inside, None]).T @ x
-            step = np.linalg.solve(precision, x.T @ slope[inside])
-            longest = float(np.abs(step).max())
-            if not np.isfinite(longest):
-                continue
-            self._precision[context] = precision
-            self._weights[context] += step * min(1.0, _LONGEST_STEP / max(longest, 1e-12))
+            self._update(context, features[inside], slope[inside], curvature[inside])
 
-    def _relax(self, context: int) -> None:
-        learned = self._fade * self._precision[context]
-        given = (1.0 - self._fade) * self._prior_precision
+    def _update(self, context: int, features: Floats, slope: Floats, curvature: Floats) -> None:
+        fade = 1.0 - 1.0 / _MEMORY_BATCHES
+        learned = fade * self._precision[context]
+        given = (1.0 - fade) * self._prior_precision
         mean = learned @ self._weights[context] + given @ self._prior[context]
-        self._precision[context] = learned + given
-        self._weights[context] = np.linalg.solve(self._precision[context], mean)
+        weights = np.linalg.solve(learned + given, mean)
+        precision = learned + given + (features * curvature[:, None]).T @ features
+        step = np.linalg.solve(precision, features.T @ slope)
+        self._precision[context] = precision
+        longest = float(np.abs(step).max())
+        self._weights[context] = weights + step * min(1.0, _LONGEST_STEP / max(longest, 1e-12))

@@ -1,0 +1,113 @@
+"""The experts behind a next-use curve, and how their opinions are laid side by side.
+
+Each says how much hazard lies within a delay: a model's own gaps, the minute of the hour, and
+its rate at several time scales. They are compared with a plain one, the rate over the last
+day: an expert's feature is the logarithm of how many times more it expects than that. So
+weights carry no unit, and a pool of any weights still grows with the delay as hazards do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from predictor.models.decayed_rates import SCALES_S, DecayedRates
+from predictor.models.gap_hazard import GapHazard
+from predictor.models.hour_slots import HourSlots
+from predictor.windows import Floats, Rows
+
+BIAS, OWN_GAPS, HOUR_SLOTS, FIRST_RATE = range(4)
+EXPERTS = FIRST_RATE + len(SCALES_S) - 1
+"""The bias counts as one: it corrects what all have in common."""
+
+JUST_USED_S = 60.0
+"""Within a minute of a request other experts are right than in a long silence."""
+CONTEXTS = 2
+
+_LEAST = 1e-6
+"""Hazards below this are taken for it: an expert may be sure, but not without end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinions:
+    """What the experts say at each delay.
+
+    Attributes
+    ----------
+    base : (n, delays)
+        Log hazard of the plain rate.
+    features : (n, experts, delays)
+        Log of how many times more each expert expects; 1 for the bias.
+    own : (n, delays)
+        Hazard by own gaps alone.
+    contexts : (n,)
+        0 after a silence, 1 for models that were just used.
+    """
+
+    base: Floats
+    features: Floats
+    own: Floats
+    contexts: Rows
+
+
+class Experts:
+    """All experts for each row.
+
+    Parameters
+    ----------
+    rows : int
+        Models that there is room for; ``grow`` makes more.
+    rates : DecayedRates
+        Kept by the owner.
+    """
+
+    def __init__(self, rows: int, rates: DecayedRates) -> None:
+        self._rates = rates
+        self._gaps = GapHazard(rows)
+        self._slots = HourSlots(rows)
+
+    def grow(self, rows: int) -> None:
+        """Make room for ``rows`` models in all."""
+        self._gaps.grow(rows)
+        self._slots.grow(rows)
+
+    def clear(self, row: int) -> None:
+        """Forget what ``row`` held."""
+        self._gaps.clear(row)
+        self._slots.clear(row)
+
+    def rewind(self, now_s: float) -> None:
+        """The clock was set back."""
+        self._slots.rewind(now_s)
+
+    def arrive(self, row: int, at_s: float, gap_s: float | None) -> None:
+        """A request came, ``gap_s`` after the one before; None: no gap is to be learned."""
+        self._slots.add(row, at_s)
+        if gap_s is not None:
+            self._gaps.learn(row, gap_s)
+
+    def advance(self, now_s: float) -> None:
+        """Let time pass."""
+        self._slots.advance(now_s)
+
+    def refresh_population(self, rows: Rows) -> None:
+        """Renew what the models of ``rows`` have in common."""
+        self._gaps.refresh_population(rows)
+
+    def gaps(self, row: int) -> float:
+        """How many gaps ``row`` has shown, faded."""
+        return self._gaps.gaps(row)
+
+    def opinions(self, rows: Rows, ages_s: Floats, now_s: float, delays_s: Floats) -> Opinions:
+        """What each says of ``rows``, which have been silent for ``ages_s``."""
+        own = self._gaps.cumulative(rows, ages_s, delays_s)
+        slots = self._slots.cumulative(rows, now_s, delays_s)
+        rates = self._rates.per_s(rows, now_s)
+        base = np.log(rates[:, -1:] * delays_s)
+        features = np.empty((len(rows), EXPERTS, len(delays_s)))
+        features[:, BIAS] = 1.0
+        features[:, OWN_GAPS] = np.log(np.maximum(own, _LEAST)) - base
+        features[:, HOUR_SLOTS] = np.log(np.maximum(slots, _LEAST)) - base
+        features[:, FIRST_RATE:] = np.log(rates[:, :-1] / rates[:, -1:])[:, :, None]
+        return Opinions(base, features, own, (ages_s < JUST_USED_S).astype(np.intp))
