@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from contracts.ids import ModelId
+from controller.scoreboard import LOCALAI, OURS, Scoreboard
+from tests.worlds import A, B, C, config, dispatched, model, world
+
+
+def three_models():
+    """Two of the three fit together, so LocalAI's safe limit is two."""
+    return world(model(A), model(B), model(C), mb=25)
+
+
+def score(*sent, w=None, cfg=None):
+    board = Scoreboard()
+    for name, at_s, cold in sent:
+        event = dispatched("r", name, at_s, cold=cold)
+        board = board.dispatched(event, w or three_models(), cfg or config())
+    return board
+
+
+def test_ours_is_what_the_gateway_saw_and_theirs_what_its_lru_would_have_had():
+    board = score((A, 100.0, True), (B, 110.0, True), (C, 120.0, False), (A, 130.0, False))
+    assert board.figures() == {
+        OURS: {"arrivals": 4, "cold_starts": 2},
+        LOCALAI: {"arrivals": 4, "cold_starts": 4, "loads": 4},
+    }
+
+
+def test_a_request_counts_from_its_arrival_not_from_when_it_was_sent():
+    board = Scoreboard().dispatched(dispatched("r", A, 100.0), three_models(), config())
+    # it arrived at 101 s, while the load begun at 100 s still ran, and was sent at 110 s
+    late = dispatched("s", A, 110.0, queue_wait_s=9.0)
+    assert board.dispatched(late, three_models(), config()).shadow.cold_starts == 2
+
+
+def test_localai_keeps_no_reserve():
+    sent = ((A, 100.0, True), (B, 110.0, True), (A, 120.0, False))
+    assert score(*sent, cfg=config(reserve_ratio=0.5)).shadow.cold_starts == 2
+
+
+def test_without_a_known_model_or_its_limit_only_ours_is_counted():
+    unknown = ((ModelId("x"), 100.0, True), (None, 101.0, True))
+    for board in (
+        score(*unknown),
+        score((A, 100.0, True), (A, 101.0, True), w=world(model(A), mb=None)),
+        score((A, 100.0, True), (A, 101.0, True), w=world(model(A), model(B, mb=None))),
+    ):
+        assert board.figures()[OURS] == {"arrivals": 2, "cold_starts": 2}
+        assert board.figures()[LOCALAI]["arrivals"] == 0
+
+
+def test_it_goes_on_from_what_was_published():
+    board = score((A, 100.0, True), (B, 110.0, True), (A, 120.0, False))
+    again = Scoreboard.resumed(board.figures())
+    assert again.figures() == board.figures()
+    assert again.shadow.ready_at_s == {}
+    assert Scoreboard.resumed({}) == Scoreboard()
