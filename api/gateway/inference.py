@@ -138,7 +138,9 @@ class InferenceDesk:
             if not caller.is_over:
                 headers = self.answer_headers(request, passed, problem)
                 await caller.refuse(problem, path.style, headers)
-        except AnswerCut:
+        except AnswerCut as cut:
+            if cut.by_caller:
+                meter.cancelled()
             meter.failed(status=caller.status, error="upstream_error", origin=Origin.UPSTREAM)
             raise
         except (asyncio.CancelledError, CallerLeft):

@@ -65,14 +65,13 @@ class LoneLoads:
 
     def start(self, model: ModelId, node: NodeId) -> None:
         """Load ``model`` on ``node``; nothing happens while its load runs already."""
-        if model not in self._tasks and node in self._servers:
+        if model not in self._tasks:
+            if node not in self._servers:
+                # Another gateway's node: requests go to our own, so that is where to load.
+                node = next(iter(self._servers))
             _log.warning("load_without_controller", model=model, node=node)
             task = asyncio.get_running_loop().create_task(self._run(model, node))
             self._tasks[model] = task
-
-    def is_running(self, model: ModelId) -> bool:
-        """Whether this gateway loads ``model``."""
-        return model in self._tasks
 
     async def close(self, grace_s: float) -> None:
         """Let loads end, since cutting one off makes LocalAI cool down; then cancel them."""

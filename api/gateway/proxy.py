@@ -31,7 +31,14 @@ _UNBUFFERED: Header = (b"x-accel-buffering", b"no")
 
 
 class AnswerCut(Exception):
-    """An answer broke off where its format has no way to say so: the connection is cut."""
+    """An answer broke off without a way to say so: the connection is cut.
+
+    Either its format has none, or the caller takes nothing any more (``by_caller``).
+    """
+
+    def __init__(self, message: str, *, by_caller: bool = False) -> None:
+        super().__init__(message)
+        self.by_caller = by_caller
 
 
 class Relay:
@@ -127,11 +134,7 @@ class Relay:
             if not caller.has_answer:
                 await self._start(response, caller, headers)
             while not caller.is_over:
-                data = await self._next(response, observer)
-                if not data or response.is_complete:
-                    await caller.finish(data)
-                else:
-                    await caller.give(data)
+                data = await self._pass_piece(response, caller, observer)
                 if observer is not None:
                     observer.feed(data, self._clock.monotonic_s())
                     on_data()
@@ -153,18 +156,34 @@ class Relay:
         kept = answer_headers(response.headers, drop=[name for name, _ in own])
         await caller.start(response.status, [*kept, *own])
 
-    async def _next(self, response: UpstreamResponse, observer: AnswerObserver | None) -> bytes:
+    async def _pass_piece(
+        self, response: UpstreamResponse, caller: Caller, observer: AnswerObserver | None
+    ) -> bytes:
+        """Read and give one piece.
+
+        Its time is limited on both sides: a caller that takes nothing any more must not
+        hold its model for ever.
+        """
+        data: bytes | None = None
         try:
             async with self._clock.timeout(self._config.between_bytes_timeout_s):
-                return await response.read()
+                data = await response.read()
+                if not data or response.is_complete:
+                    await caller.finish(data)
+                else:
+                    await caller.give(data)
         except TimeoutError:
+            if data is not None:
+                raise AnswerCut("the caller takes nothing any more", by_caller=True) from None
             if observer is not None and observer.is_finished:
                 # All was said; only the connection was left open.
+                await caller.finish()
                 return b""
             limit_s = self._config.between_bytes_timeout_s
             raise upstream_timeout(f"LocalAI sent nothing more for {limit_s:g} s.") from None
         except Transient as error:
             raise upstream_error(f"LocalAI broke off its answer: {error}.") from error
+        return data
 
     async def _tell_cut(
         self,

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.gateway.app import GatewayApp
 from api.gateway.tunnel import TunnelProtocol
@@ -19,7 +20,12 @@ from contracts.errors import Invalid
 KEEPALIVE_REAL_S = 75
 """Longer than callers' pools keep idle connections, so that none is closed under a request."""
 
+MAX_HEAD_BYTES = 131_072
 _BACKLOG = 2048
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-length: 0\r\nconnection: close\r\n\r\n"
+)
 
 
 def bind(config: GatewayConfig) -> socket.socket:
@@ -44,6 +50,33 @@ def bind(config: GatewayConfig) -> socket.socket:
     return listening
 
 
+class BoundedHttp(HttpToolsProtocol):
+    """uvicorn's protocol with a bound on a request's head, which it would collect for ever."""
+
+    _head_bytes = 0
+    _is_in_head = True
+
+    def data_received(self, data: bytes) -> None:
+        """Count while a head arrives."""
+        if self._is_in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """A head begins, somewhere in the present piece, which is not counted then."""
+        if not self._is_in_head:
+            self._is_in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """It is whole."""
+        self._is_in_head = False
+        super().on_headers_complete()
+
+
 class GatewayServer(uvicorn.Server):
     """uvicorn without its own signal handling; ``stop`` asks it to end."""
 
@@ -52,7 +85,7 @@ class GatewayServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=BoundedHttp,
                 ws=TunnelProtocol,
                 lifespan="off",
                 log_config=None,

@@ -32,6 +32,7 @@ SILENT_ASKS = 3
 """A controller that has answered before may leave so many repeated asks unanswered."""
 
 _MIN_REAL_ANSWER_S = 0.5
+_MIN_REAL_ASK_S = 0.1
 _KEEPS_WAITING = frozenset(
     {
         Reason.NO_ROOM,
@@ -331,7 +332,8 @@ class WaitingRoom:
             asked = await self._send_wish(waiters[0], since_s)
             if not asked or self._is_silent(model, since_s):
                 self._load_alone(model)
-            await self._clock.sleep(ASK_AGAIN_S)
+            # However fast the clock runs, the mailbox is as fast as the machine.
+            await self._clock.sleep(max(ASK_AGAIN_S, _MIN_REAL_ASK_S * self._clock.scale))
 
     async def _send_wish(self, waiter: Waiter, since_s: float) -> bool:
         if self._to_controller is None:

@@ -87,6 +87,7 @@ class ScriptedLocalAI:
         self.seen: list[Seen] = []
         self.script: Script = self.answer_ok
         self.port = 0
+        self.reads_bodies = True
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -112,10 +113,10 @@ class ScriptedLocalAI:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
-            while (seen := await _read_request(reader)) is not None:
+            while (seen := await _read_request(reader, self.reads_bodies)) is not None:
                 self.seen.append(seen)
                 answering = asyncio.ensure_future(self.script(seen, writer))
-                watching = asyncio.ensure_future(_wait_for_end(reader, seen))
+                watching = asyncio.ensure_future(_wait_for_end(reader, seen, self.reads_bodies))
                 await asyncio.wait({answering, watching}, return_when=asyncio.FIRST_COMPLETED)
                 watching.cancel()
                 if not answering.done():
@@ -130,14 +131,16 @@ class ScriptedLocalAI:
             writer.close()
 
 
-async def _wait_for_end(reader: asyncio.StreamReader, seen: Seen) -> None:
+async def _wait_for_end(reader: asyncio.StreamReader, seen: Seen, body_was_read: bool) -> None:
+    if not body_was_read:
+        await asyncio.Event().wait()
     # Nothing more of the request comes; only the end of the connection can.
     with contextlib.suppress(ConnectionError):
         assert await reader.read(1) == b""
     seen.left.set()
 
 
-async def _read_request(reader: asyncio.StreamReader) -> Seen | None:
+async def _read_request(reader: asyncio.StreamReader, with_body: bool) -> Seen | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -148,6 +151,8 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen | None:
         (name, value.strip()) for name, _, value in (line.partition(":") for line in lines if line)
     ]
     seen = Seen(method, target, headers)
+    if not with_body:
+        return seen
     if seen.one("transfer-encoding") == "chunked":
         while size := int((await reader.readuntil(b"\r\n")).strip(), 16):
             seen.body += (await reader.readexactly(size + 2))[:-2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 
 import aiohttp
@@ -393,6 +394,55 @@ async def test_a_body_over_the_limit_is_413(kit, session):
             assert (await answer.json())["error"]["type"] == "invalid_request_error"
     assert [seen.target for seen in kit.localai.seen] == [], "nothing whole went there"
     assert await gateway.told() == []
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/chat/completions", "/any"])
+async def test_an_upload_that_localai_refuses_early_gets_its_answer(kit, session, path):
+    gateway = await kit.start()
+    kit.localai.reads_bodies = False
+
+    async def script(seen, writer):
+        head = ("Connection: close", "Content-Type: text/plain")
+        writer.write(kit.reply(b"too large", status="413 Too Large", headers=head))
+        # Go's server lingers too, so that the answer is not lost with the connection.
+        await asyncio.sleep(0.2)
+        writer.close()
+
+    kit.localai.script = script
+    form = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n--b\r\n'
+    body = io.BytesIO((form if "audio" in path else b"") + b"x" * 20_000_000)
+    kind = "multipart/form-data; boundary=b" if "audio" in path else "application/json"
+    async with session.post(
+        gateway.url + path, data=body, headers={"Content-Type": kind}
+    ) as answer:
+        assert (answer.status, await answer.read()) == (413, b"too large")
+
+
+async def test_a_head_without_end_is_cut_off(kit):
+    gateway = await kit.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    writer.write(b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 140_000)
+    assert (await reader.read()).startswith(b"HTTP/1.1 431")
+    writer.close()
+
+
+async def test_a_caller_that_takes_nothing_any_more_is_let_go(kit, session):
+    gateway = await kit.start(between_bytes_timeout_s=30.0)
+
+    async def script(seen, writer):
+        writer.write(kit.event_stream_head)
+        while True:
+            writer.write(kit.chunk(CONTENT * 1000))
+            await writer.drain()
+
+    kit.localai.script = script
+    answer = await session.post(gateway.url + "/v1/chat/completions", json={"model": "m"})
+    await asyncio.sleep(0.5)
+    await gateway.clock.advance(31.0)
+    await asyncio.wait_for(kit.localai.seen[0].left.wait(), 5.0)
+    await kit.eventually(lambda: not gateway.service.in_flight())
+    assert isinstance((await gateway.told())[-1], RequestCancelled)
+    answer.close()
 
 
 async def test_a_form_that_grows_past_the_limit_while_it_waits_is_413(kit):

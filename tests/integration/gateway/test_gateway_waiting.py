@@ -377,6 +377,13 @@ async def test_slots_of_a_model_are_counted_here(kit, session):
     assert (await third)[0] == 200
 
 
+async def beats_after(gateway, count: int):
+    async with asyncio.timeout(10.0):
+        while len(beats := await gateway.beats()) <= count:  # noqa: ASYNC110 - polls a log
+            await asyncio.sleep(0.002)
+    return beats[count:]
+
+
 async def test_a_drain_is_acknowledged_and_told_when_it_is_done(kit, session):
     gateway = await kit.start()
     await gateway.publish(kit.table(kit.route("hot", kit.hot)))
@@ -394,17 +401,16 @@ async def test_a_drain_is_acknowledged_and_told_when_it_is_done(kit, session):
     await gateway.publish(
         kit.table(kit.route("hot", kit.hot), made_at_s=1_001.0, draining={hot: "drain-7"})
     )
-    # No time has passed on the clock: both beats come at once.
-    await asyncio.sleep(0.05)
-    first = (await gateway.beats())[before]
+    # No time passes on the clock: both beats come at once.
+    first = (await beats_after(gateway, before))[0]
     assert (first.drains, first.in_flight) == (("drain-7",), {hot: 1})
     waiting = post(session, gateway, "hot")
     await kit.eventually(lambda: gateway.service.waiting() == {hot: 1})
     assert [wish.model for wish in await gateway.wanted()] == [hot]
+    before = len(await gateway.beats())
     go_on.set()
     await running
-    await asyncio.sleep(0.05)
-    last = (await gateway.beats())[-1]
+    last = (await beats_after(gateway, before))[0]
     assert (last.drains, last.in_flight, last.waiting) == (("drain-7",), {}, {hot: 1})
     assert last.queued == {PriorityClass.REALTIME: 1}
     assert len(kit.localai.seen) == 1, "nothing new went there"
