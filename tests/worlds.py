@@ -134,7 +134,7 @@ def curve(
     expires_s: float = 160.0,
     status: ForecastStatus = ForecastStatus.READY,
 ) -> ModelForecast:
-    """Cumulative hazard as given at these delays, held in between (``{20: 0.7}``: a step)."""
+    """Cumulative hazard that steps up at these delays of the grid (``{20: 0.7}``: due in 20 s)."""
     steps = sorted(within_s.items())
     hazard = [
         max((value for at_s, value in steps if at_s <= delay_s), default=0.0)

@@ -1,0 +1,306 @@
+"""Each policy's order, with numbers that can be followed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from contracts.errors import Invalid
+from contracts.forecasts import ForecastStatus, ModelForecast
+from contracts.plan import PlannerState
+from contracts.reasons import Reason
+from contracts.world import PrefetchTally, Residency, Sla
+from controller.policies.base import UNMEASURED_LOAD_S, Context, expected_load_s, idle_s
+from controller.policies.expected_loss import (
+    FIRST_PRICE_S,
+    MAX_PRICE_S,
+    MIN_PRICE_S,
+    PRICE_HALF_LIFE_S,
+    PRICE_STEP,
+    ExpectedLoss,
+    faded_price,
+)
+from controller.policies.gdsf import Gdsf
+from controller.policies.recency import IdleTimeout, LocalAILru, Lru
+from controller.policies.registry import POLICIES, policy_named
+from tests.worlds import MIB, NODE, A, B, C, config, curve, model, world
+
+HOT = Residency.HOT
+
+
+def context(w, *forecasts, state=None, cfg=None):
+    return Context(
+        now_s=w.taken_at_s,
+        node=NODE,
+        world=w,
+        forecasts={forecast.model: forecast for forecast in forecasts},
+        state=state or PlannerState(),
+        config=cfg or config(),
+    )
+
+
+def ranked(policy, w, *forecasts, **fields):
+    found = policy.victims(context(w, *forecasts, **fields), w.on_node(NODE))
+    return [victim.model for victim in found]
+
+
+class TestContext:
+    def test_a_curve_counts_until_it_expires(self):
+        w = world(model(A), now_s=159.0)
+        forecast = curve(A, {20: 0.7}, expires_s=160.0)
+        assert context(w, forecast).next_use(A) is forecast.next_use
+        late = world(model(A), now_s=160.0)
+        assert context(late, forecast).next_use(A) is None
+
+    def test_a_degraded_or_missing_one_does_not(self):
+        w = world(model(A))
+        assert context(w).next_use(A) is None
+        silent = ModelForecast(model=A, next_use=None, signals=())
+        assert context(w, silent).next_use(A) is None
+        assert context(w, curve(A, {20: 0.7}, status=ForecastStatus.DEGRADED)).next_use(A) is None
+
+    def test_target_and_weight_come_from_the_sla(self):
+        sla = Sla(model=A, target_s=5.0, weight=3.0)
+        found = context(world(model(A), slas={A: sla}), cfg=config(default_target_s=2.5))
+        assert (found.target_s(A), found.weight(A)) == (5.0, 3.0)
+        assert (found.target_s(B), found.weight(B)) == (2.5, 1.0)
+
+
+def test_a_load_is_expected_to_take_what_was_measured_else_what_its_bytes_take():
+    assert expected_load_s(model(A, load_s=3.0)) == 3.0
+    read_s = 1200 * MIB / 600e6
+    assert expected_load_s(model(A, load_s=None, mb=1200)) == pytest.approx(1 + read_s)
+    assert expected_load_s(model(A, load_s=None, mb=None)) == UNMEASURED_LOAD_S
+
+
+def test_idle_time_counts_from_the_last_use_or_from_the_load():
+    w = world(model(A), now_s=100.0)
+    assert idle_s(context(w), model(A, HOT, since_s=10.0, used_s=70.0)) == 30.0
+    assert idle_s(context(w), model(A, HOT, since_s=90.0)) == 10.0
+    assert idle_s(context(w), model(A, HOT, used_s=101.0)) == 0.0
+
+
+def test_policies_by_name():
+    assert set(POLICIES) == {"headstart", "lru", "localai-lru", "idle-timeout", "gdsf"}
+    for name in POLICIES:
+        assert policy_named(name).name == name
+    with pytest.raises(Invalid, match=r"unknown policy 'lfu'; known are gdsf, headstart"):
+        policy_named("lfu")
+
+
+class TestLru:
+    def test_longest_idle_first_then_by_name(self):
+        w = world(model(A, HOT, used_s=90.0), model(C, HOT, used_s=50.0), model(B, HOT, used_s=50))
+        assert ranked(Lru(), w) == [B, C, A]
+
+    def test_the_idle_time_is_the_evidence(self):
+        w = world(model(A, HOT, used_s=90.0), now_s=100.0)
+        (victim,) = Lru().victims(context(w), w.on_node(NODE))
+        assert victim.reason is Reason.LEAST_RECENTLY_USED
+        assert (victim.freed_bytes, victim.loss) == (10 * MIB, 0.0)
+        assert victim.evidence == (("idle_s", 10.0),)
+
+    def test_it_never_looks_ahead_expires_bounds_or_learns(self):
+        w = world(model(A), model(B, HOT))
+        found = context(w, curve(A, {20: 5.0}))
+        assert Lru().candidates(found, w.on_node(NODE)) == ()
+        assert Lru().prefetch_loss(found, ()) == math.inf
+        assert Lru().expired(found, w.on_node(NODE)) == ()
+        assert Lru().model_limit(found) is None
+        assert Lru().learn(found) is found.state
+
+
+class TestLocalAILru:
+    def limit(self, *sizes, mb=30, **fields):
+        names = [A, B, C]
+        w = world(*(model(n, mb=s) for n, s in zip(names, sizes, strict=False)), mb=mb)
+        return LocalAILru().model_limit(context(w, **fields))
+
+    def test_so_many_as_always_fit(self):
+        assert self.limit(20, 10, 5) == 2
+        assert self.limit(20, 10, 5, mb=29) == 1
+        assert self.limit(20, 10, 5, mb=35) == 3
+
+    def test_at_least_one(self):
+        assert self.limit(40) == 1
+
+    def test_with_the_reserve_fewer(self):
+        assert self.limit(20, 10, 5, cfg=config(reserve_ratio=0.2)) == 1
+
+    def test_none_where_a_size_or_the_room_is_not_known(self):
+        assert self.limit(20, None) is None
+        assert self.limit(20, mb=None) is None
+        assert self.limit() is None
+
+
+class TestIdleTimeout:
+    def test_from_the_idle_time_on_they_go(self):
+        w = world(model(A, HOT, used_s=10.0), model(B, HOT, used_s=10.5), now_s=910.0)
+        (victim,) = IdleTimeout().expired(context(w), w.on_node(NODE))
+        assert (victim.model, victim.reason) == (A, Reason.IDLE_TIMEOUT)
+
+    def test_how_long_can_be_set(self):
+        w = world(model(A, HOT, used_s=90.0), now_s=100.0)
+        found = context(w, cfg=config(idle_timeout_s=10.0))
+        assert [v.model for v in IdleTimeout().expired(found, w.on_node(NODE))] == [A]
+
+
+class TestGdsf:
+    def test_h_is_inflation_plus_count_times_load_time_per_mb(self):
+        w = world(
+            model(A, HOT, mb=10, load_s=5.0, arrivals=4), model(B, HOT, mb=4, load_s=8, arrivals=0)
+        )
+        state = Gdsf().learn(context(w, state=PlannerState(gdsf_inflation=1.5)))
+        assert state.gdsf_value == {A: 1.5 + 4 * 5.0 / 10}
+        assert state.seen_arrivals == {A: 4}
+
+    def test_a_model_without_new_requests_keeps_its_old_h(self):
+        w = world(model(A, HOT, arrivals=4))
+        state = Gdsf().learn(context(w))
+        again = context(w, state=state)
+        assert Gdsf().learn(again) is again.state
+
+    def test_an_unknown_size_counts_as_one_mb(self):
+        w = world(model(A, HOT, mb=None, load_s=5.0, arrivals=2))
+        assert Gdsf().learn(context(w)).gdsf_value == {A: 10.0}
+
+    def test_least_h_first(self):
+        w = world(model(A, HOT), model(B, HOT), model(C, HOT))
+        state = PlannerState(gdsf_value={A: 2.0, B: 1.0})
+        assert ranked(Gdsf(), w, state=state) == [C, B, A]
+        victims = Gdsf().victims(context(w, state=state), w.on_node(NODE))
+        assert [victim.loss for victim in victims] == [0.0, 1.0, 2.0]
+        assert victims[1].reason is Reason.LEAST_VALUE_PER_BYTE
+        assert victims[1].evidence == (("value", 1.0),)
+
+
+class TestExpectedLoss:
+    policy = ExpectedLoss()
+
+    def test_without_any_forecast_it_is_lru(self):
+        w = world(model(A, HOT, used_s=90.0), model(B, HOT, used_s=50.0))
+        victims = self.policy.victims(context(w), w.on_node(NODE))
+        assert [v.model for v in victims] == [B, A]
+        assert {v.reason for v in victims} == {Reason.LEAST_RECENTLY_USED}
+
+    def test_least_expected_loss_per_byte_first(self):
+        # P(use in 60 s): a 1 - e^-0.1, b 1 - e^-2; the losses are these x 8 s
+        w = world(model(A, HOT), model(B, HOT))
+        victims = self.policy.victims(
+            context(w, curve(A, {20: 0.1}), curve(B, {20: 2.0})), w.on_node(NODE)
+        )
+        assert [v.model for v in victims] == [A, B]
+        assert victims[0].loss == pytest.approx(8 * -math.expm1(-0.1))
+        assert victims[1].loss == pytest.approx(8 * -math.expm1(-2.0))
+        assert victims[0].reason is Reason.LEAST_EXPECTED_LOSS
+        assert victims[0].evidence == (
+            ("probability", 0.0952),
+            ("load_s", 8.0),
+            ("loss_s", 0.7613),
+            ("freed_mb", 10),
+        )
+
+    def test_the_same_loss_of_a_larger_model_frees_more(self):
+        forecasts = curve(A, {20: 1.0}), curve(B, {20: 1.0})
+        assert ranked(self.policy, world(model(A, HOT, mb=5), model(B, HOT)), *forecasts) == [B, A]
+
+    def test_a_slow_load_and_a_weight_make_it_dearer(self):
+        forecasts = curve(A, {20: 1.0}), curve(B, {20: 1.0})
+        slow = world(model(A, HOT, load_s=9.0), model(B, HOT, load_s=8.0))
+        assert ranked(self.policy, slow, *forecasts) == [B, A]
+        dear = world(model(A, HOT), model(B, HOT), slas={A: Sla(model=A, target_s=2.0, weight=2.0)})
+        assert ranked(self.policy, dear, *forecasts) == [B, A]
+
+    def test_a_model_without_a_forecast_is_judged_by_how_long_it_was_idle(self):
+        # a: idle 20 s, so P(use in 60 s) = 60 / 80; b: hazard 2 over the window, P = 0.86
+        w = world(model(A, HOT, used_s=80.0), model(B, HOT), now_s=100.0)
+        victims = self.policy.victims(context(w, curve(B, {20: 2.0})), w.on_node(NODE))
+        assert [v.model for v in victims] == [A, B]
+        assert victims[0].loss == pytest.approx(0.75 * 8)
+
+    def test_one_that_frees_nothing_known_goes_last(self):
+        w = world(model(A, HOT, mb=None), model(B, HOT))
+        assert ranked(self.policy, w, curve(A, {20: 0.1}), curve(B, {20: 3.0})) == [B, A]
+
+    def test_a_use_past_the_window_is_no_loss(self):
+        w = world(model(A, HOT), model(B, HOT))
+        victims = self.policy.victims(
+            context(w, curve(A, {80: 5.0}), curve(B, {20: 0.1}), cfg=config(window_s=60.0)),
+            w.on_node(NODE),
+        )
+        assert victims[0].model == A
+        assert victims[0].loss == 0.0
+
+    def test_the_gain_of_a_prefetch_is_the_wait_it_saves(self):
+        # load 8 s, target 2 s: a request due in 20 s with P = 0.5 gains 0.5 x 8 s
+        w = world(model(A))
+        (candidate,) = self.policy.candidates(
+            context(w, curve(A, {20: math.log(2)})), w.on_node(NODE)
+        )
+        assert candidate.gain == pytest.approx(4.0)
+        assert candidate.evidence == (("probability", 0.5), ("load_s", 8.0), ("gain_s", 4.0))
+
+    def test_a_request_too_soon_or_too_late_is_no_gain(self):
+        # before 8 - 2 = 6 s it would still find the load; after 8 + 60 = 68 s it is not aimed at
+        w = world(model(A), model(B))
+        found = self.policy.candidates(
+            context(w, curve(A, {4: 3.0}), curve(B, {105: 3.0})), w.on_node(NODE)
+        )
+        assert [c.gain for c in found] == [0.0, 0.0]
+
+    def test_a_load_shorter_than_the_target_is_worth_it_at_once(self):
+        w = world(model(A, load_s=1.0))
+        (candidate,) = self.policy.candidates(context(w, curve(A, {1: 3.0})), w.on_node(NODE))
+        assert candidate.gain == pytest.approx(-math.expm1(-3.0))
+
+    def test_greatest_gain_first_and_none_without_a_forecast(self):
+        w = world(model(A), model(B), model(C))
+        found = self.policy.candidates(
+            context(w, curve(A, {20: 0.5}), curve(C, {20: 1.0})), w.on_node(NODE)
+        )
+        assert [c.model for c in found] == [C, A]
+
+    def test_a_prefetch_must_beat_its_victims_loss_with_a_margin_and_the_price(self):
+        w = world(model(A, HOT), model(B, HOT))
+        state = PlannerState(prefetch_price=2.0, priced_at_s=100.0)
+        found = context(w, curve(A, {20: 0.1}), curve(B, {20: 2.0}), state=state)
+        victims = self.policy.victims(found, w.on_node(NODE))
+        loss = sum(v.loss for v in victims)
+        assert self.policy.prefetch_loss(found, victims) == pytest.approx(1.5 * loss + 2.0)
+        assert self.policy.prefetch_loss(found, ()) == pytest.approx(2.0)
+
+
+class TestPrice:
+    def learned(self, used, wasted, *, state=None, now_s=100.0):
+        tally = PrefetchTally(started=used + wasted, used=used, wasted=wasted)
+        w = world(model(A), prefetches=tally, now_s=now_s)
+        return ExpectedLoss().learn(context(w, state=state))
+
+    def test_it_starts_at_its_first_value_and_fades_by_half_in_its_half_life(self):
+        assert faded_price(PlannerState(), 100.0) == FIRST_PRICE_S
+        priced = PlannerState(prefetch_price=8.0, priced_at_s=100.0)
+        assert faded_price(priced, 100.0) == 8.0
+        assert faded_price(priced, 100.0 + PRICE_HALF_LIFE_S) == pytest.approx(4.0)
+        assert faded_price(priced, 50.0) == 8.0
+        assert faded_price(priced, 100.0 + 1000 * PRICE_HALF_LIFE_S) == MIN_PRICE_S
+
+    def test_nothing_new_teaches_nothing(self):
+        state = PlannerState(settled_used=3, settled_wasted=1)
+        assert self.learned(3, 1, state=state) is state
+
+    def test_a_wasted_one_raises_it_and_a_used_one_lowers_it(self):
+        raised = self.learned(0, 1)
+        assert raised.prefetch_price == pytest.approx(FIRST_PRICE_S * math.exp(PRICE_STEP * 0.7))
+        assert (raised.settled_used, raised.settled_wasted, raised.priced_at_s) == (0, 1, 100.0)
+        lowered = self.learned(1, 1, state=raised)
+        assert lowered.prefetch_price == pytest.approx(
+            raised.prefetch_price * math.exp(-PRICE_STEP * 0.3)
+        )
+
+    def test_at_the_target_share_of_waste_it_rests(self):
+        assert self.learned(7, 3).prefetch_price == pytest.approx(FIRST_PRICE_S)
+
+    def test_it_stays_within_its_bounds(self):
+        assert self.learned(0, 1000).prefetch_price == MAX_PRICE_S
+        assert self.learned(1000, 0).prefetch_price == MIN_PRICE_S
