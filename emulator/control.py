@@ -12,6 +12,8 @@ from emulator.context import Emulator
 from emulator.faults import Fault, parse_fault
 from emulator.http import Reply, Request
 
+MAX_FAULTS = 1000
+
 
 async def events(app: Emulator, request: Request, reply: Reply) -> None:
     """``GET /emulator/events?after=N&limit=M``."""
@@ -66,6 +68,9 @@ async def add_faults(app: Emulator, request: Request, reply: Reply) -> None:
         faults = [parse_fault(item) for item in listed]
     except (msgspec.DecodeError, Invalid) as error:
         await reply.json(400, {"error": str(error)})
+        return
+    if len(app.faults.armed()) + len(faults) > MAX_FAULTS:
+        await reply.json(400, {"error": f"at most {MAX_FAULTS} faults can be armed; clear some"})
         return
     for fault in faults:
         app.script.add(fault)

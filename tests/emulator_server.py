@@ -73,6 +73,14 @@ class RunningEmulator:
         with urllib.request.urlopen(self.url + path, timeout=10.0) as answer:
             return json.load(answer)
 
+    def arm(self, fault: Mapping[str, Any]) -> None:
+        """Arm a fault, as ``POST /emulator/faults`` does."""
+        request = urllib.request.Request(
+            f"{self.url}/emulator/faults", data=json.dumps(fault).encode(), method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=10.0) as answer:
+            assert answer.status == 200
+
     def events(self, *kinds: str, model: str | None = None) -> list[dict[str, Any]]:
         """The event log, or those of it that are of these kinds."""
         listed = self.emulator.events.after(0)

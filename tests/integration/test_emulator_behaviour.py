@@ -531,6 +531,12 @@ async def test_a_fault_that_makes_no_sense_is_refused(http, fault, says):
     assert says in answer.body["error"]
 
 
+async def test_faults_are_bounded(http):
+    many = [{"kind": "error_500", "model": "nobody"}] * 1001
+    answer = await ask(http, "POST", "/emulator/faults", many)
+    assert (answer.status, "at most 1000" in answer.body["error"]) == (400, True)
+
+
 # Limits
 
 
