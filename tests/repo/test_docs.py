@@ -51,7 +51,7 @@ def test_each_page_has_one_title(page: Path):
 @pytest.mark.parametrize("page", ADRS, ids=_name)
 def test_decisions_have_a_number_context_decision_and_consequences(page: Path):
     text = page.read_text()
-    assert text.startswith(f"# {page.name[:4]}: ")
+    assert re.match(rf"# (?:{page.name[:4]}:|{int(page.name[:4])}\.) \S", text)
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
     assert len(text.splitlines()) <= 60
 
