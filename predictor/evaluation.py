@@ -22,6 +22,8 @@ _USE_LOSES_BY = 1.1
 """As ``_LOSES_BY``; wider, since a model without habits is foretold no better than by its rate."""
 _STANDARD_ERRORS = 2.0
 """And by more than chance: the difference exceeds so many standard errors."""
+_LOOKS = 2
+"""Within half a minute, and within a minute."""
 _HIGH = QUANTILE_LEVELS.index(0.9)
 _LEVELS: Floats = np.array(QUANTILE_LEVELS)
 
@@ -137,6 +139,9 @@ class ArrivalScores:
 class UseScores:
     """How well "a request within a minute" was foretold, against the constant base rate.
 
+    Whether a curve is worth following is judged on half a minute as well: the base rate of a
+    model that is called each minute knows all about the minute and nothing about when.
+
     Parameters
     ----------
     rows : int
@@ -144,52 +149,54 @@ class UseScores:
     """
 
     def __init__(self, rows: int) -> None:
-        self._brier = np.zeros(rows)
-        self._floor = np.zeros(rows)
+        self._brier = np.zeros((rows, _LOOKS))
+        self._floor = np.zeros((rows, _LOOKS))
+        self._came = np.zeros((rows, _LOOKS))
         self._spread = np.zeros(rows)
-        self._came = np.zeros(rows)
         self._weight = np.zeros(rows)
         self._degraded = np.zeros(rows, dtype=bool)
 
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
         more = rows - len(self._weight)
-        self._brier = np.pad(self._brier, (0, more))
-        self._floor = np.pad(self._floor, (0, more))
+        self._brier = np.pad(self._brier, ((0, more), (0, 0)))
+        self._floor = np.pad(self._floor, ((0, more), (0, 0)))
+        self._came = np.pad(self._came, ((0, more), (0, 0)))
         self._spread = np.pad(self._spread, (0, more))
-        self._came = np.pad(self._came, (0, more))
         self._weight = np.pad(self._weight, (0, more))
         self._degraded = np.pad(self._degraded, (0, more))
 
     def clear(self, row: int) -> None:
         """Forget what ``row`` held."""
-        for array in (
-            self._brier,
-            self._floor,
-            self._spread,
-            self._came,
-            self._weight,
-            self._degraded,
-        ):
+        for by_look in (self._brier, self._floor, self._came):
+            by_look[row] = 0.0
+        for array in (self._spread, self._weight, self._degraded):
             array[row] = 0
 
     def learn(self, rows: Rows, foretold: Floats, came: npt.NDArray[np.bool_]) -> None:
-        """Outcomes of the probabilities ``foretold``."""
+        """Outcomes of the probabilities ``foretold``: within half a minute, within a minute.
+
+        Parameters
+        ----------
+        rows : (n,)
+        foretold, came : (n, 2)
+        """
         fade = 1.0 - 1.0 / MEMORY_USES
         outcome = came.astype(np.float64)
-        base_rate = (self._came[rows] + 0.5) / (self._weight[rows] + 1.0)
-        brier, floor = np.square(foretold - outcome), np.square(base_rate - outcome)
+        brier = np.square(foretold - outcome)
+        floor = np.square(self._rates(rows) - outcome)
         self._brier[rows] = fade * self._brier[rows] + brier
         self._floor[rows] = fade * self._floor[rows] + floor
-        self._spread[rows] = fade * self._spread[rows] + np.square(brier - floor)
         self._came[rows] = fade * self._came[rows] + outcome
+        self._spread[rows] = fade * self._spread[rows] + np.square((brier - floor).sum(axis=1))
         self._weight[rows] = fade * self._weight[rows] + 1.0
-        behind = self._brier[rows] - self._floor[rows]
+        floor_sum = self._floor[rows].sum(axis=1)
+        behind = self._brier[rows].sum(axis=1) - floor_sum
         clearly = (behind > _STANDARD_ERRORS * np.sqrt(self._spread[rows])) & (
-            behind > (_USE_LOSES_BY - 1.0) * self._floor[rows]
+            behind > (_USE_LOSES_BY - 1.0) * floor_sum
         )
         # Sound again only when it is no longer behind at all, so that it does not flap.
-        self._degraded[rows] = (self._came[rows] >= _JUDGED_USES) & (
+        self._degraded[rows] = (self._came[rows, -1] >= _JUDGED_USES) & (
             clearly | (self._degraded[rows] & (behind > 0.0))
         )
 
@@ -199,12 +206,15 @@ class UseScores:
 
     def base_rate(self, rows: Rows) -> Floats:
         """Share of minutes with a request; (n,)."""
-        rates: Floats = (self._came[rows] + 0.5) / (self._weight[rows] + 1.0)
-        return rates
+        return self._rates(rows)[:, -1]
 
     def brier(self, row: int) -> tuple[float, float] | None:
-        """Mean Brier scores of the curve and of the base rate; None before the first outcome."""
+        """Mean Brier scores of curve and base rate for a minute; None before the first outcome."""
         weight = float(self._weight[row])
         if weight <= 0.0:
             return None
-        return float(self._brier[row]) / weight, float(self._floor[row]) / weight
+        return float(self._brier[row, -1]) / weight, float(self._floor[row, -1]) / weight
+
+    def _rates(self, rows: Rows) -> Floats:
+        rates: Floats = (self._came[rows] + 0.5) / (self._weight[rows, None] + 1.0)
+        return rates

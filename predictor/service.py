@@ -13,14 +13,20 @@ from dataclasses import dataclass
 import structlog
 
 from contracts.errors import Permanent, Transient
+from contracts.events import AnyEvent
 from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId
-from contracts.ports import Clock, EventLog, ForecastStore, entry_order
+from contracts.ports import Clock, Entry, EventLog, ForecastStore, entry_order
 from predictor.engine import PredictorEngine
 
 _log = structlog.get_logger("headstart.predictor")
 
 _BATCH = 500
+_LEARN_AGAIN_S = 86_400.0
+"""History that weights and scores are rebuilt from; what they had learned before that has faded
+in them anyway. A hundred models take some ten seconds for it."""
+_STEPS_AT_ONCE = 50
+"""Steps of history between two chances for signals to be heard."""
 _RENEW_S = 1.0
 """A model's curve is renewed at its arrivals, but not more often than this."""
 _MAX_WAIT_S = 1.0
@@ -60,6 +66,7 @@ class PredictorService:
         self._forecasts = ports.forecasts
         self._publish_s = publish_s
         self._place = _BEGINNING
+        self._replayed_s = float("-inf")
         self._published_at_s = float("-inf")
         self._renewed_at_s = float("-inf")
         self._unsent: dict[ModelId, ModelForecast] = {}
@@ -79,10 +86,16 @@ class PredictorService:
     async def _catch_up(self) -> None:
         """Learn from what the log holds, as if it happened again, before anything is said."""
         end = await self._events.last_id()
+        learn_from_s = self._clock.now_s() - _LEARN_AGAIN_S
         while entry_order(self._place) < entry_order(end):
-            if not await self._read(wait_s=0.0, replay=True):
+            entries = await self._events.read_after(self._place, count=_BATCH)
+            if not entries:
                 break
+            for entry in entries:
+                await self._pass_time(entry.value.at_s, learn_from_s)
+                self._take(entry)
             await self._clock.sleep(0.0)
+        await self._pass_time(self._clock.now_s(), learn_from_s)
         stored = await self._forecasts.get_all()
         known = frozenset(self._engine.models)
         await self._forecasts.remove(tuple(model for model in stored if model not in known))
@@ -90,8 +103,27 @@ class PredictorService:
             "predictor_caught_up", events=self.events_read, models=len(known), place=self._place
         )
 
+    async def _pass_time(self, until_s: float, learn_from_s: float) -> None:
+        """Let the engine score and learn at the times at which it would have done so.
+
+        Older history than ``learn_from_s`` is only counted, which takes microseconds an event.
+        """
+        if self._replayed_s < learn_from_s:
+            self._replayed_s = learn_from_s
+        until_s = min(until_s, self._clock.now_s())
+        steps = 0
+        while self._replayed_s + self._publish_s <= until_s:
+            self._replayed_s += self._publish_s
+            self._engine.advance(self._replayed_s)
+            steps += 1
+            if steps % _STEPS_AT_ONCE == 0:
+                await self._clock.sleep(0.0)
+
     async def _follow(self) -> None:
-        await self._read(wait_s=self._wait_s(), replay=False)
+        for entry in await self._events.read_after(
+            self._place, count=_BATCH, block_s=self._wait_s()
+        ):
+            self._take(entry)
         now_s = self._clock.now_s()
         for forecast in self._renewed(now_s):
             self._unsent[forecast.model] = forecast
@@ -105,16 +137,10 @@ class PredictorService:
             await self._forecasts.put(tuple(self._unsent.values()))
             self._unsent.clear()
 
-    async def _read(self, *, wait_s: float, replay: bool) -> int:
-        entries = await self._events.read_after(self._place, count=_BATCH, block_s=wait_s)
-        for entry in entries:
-            if replay:
-                # Scores and weights are learned at the time that things happened.
-                self._engine.advance(min(entry.value.at_s, self._clock.now_s()))
-            self._engine.observe(entry.value)
-            self._place = entry.entry_id
-        self.events_read += len(entries)
-        return len(entries)
+    def _take(self, entry: Entry[AnyEvent]) -> None:
+        self._engine.observe(entry.value)
+        self._place = entry.entry_id
+        self.events_read += 1
 
     def _renewed(self, now_s: float) -> tuple[ModelForecast, ...]:
         """Everything each ``publish_s``, and in between what something came for."""

@@ -40,6 +40,9 @@ _READY_GAPS = 3.0
 _MEMORY_LOOKS = 500.0
 """Looks that decide between pool and own gaps: a few hours of them."""
 
+_LEAST, _MOST = 1e-6, 13.8
+"""No forecast is taken for more certain than one in a million."""
+
 
 @dataclass(frozen=True, slots=True)
 class CurveAccount:
@@ -63,7 +66,7 @@ class _Sample:
     features: Floats
     own: Floats
     pooled: Floats
-    within_minute: Floats
+    foretold: Floats
     next_s: Floats
     learned: bool = False
 
@@ -142,7 +145,7 @@ class NextUseForecaster:
     def arrive(self, row: int, at_s: float) -> None:
         """A request came for ``row``. A straggler changes nothing: its gap is split already."""
         for sample in self._samples:
-            if at_s > sample.made_s:
+            if at_s >= sample.made_s:
                 sample.next_s[row] = min(float(sample.next_s[row]), at_s)
         last_s = float(self._last_s[row])
         if at_s < last_s:
@@ -179,8 +182,7 @@ class NextUseForecaster:
 
     def _believed(self, rows: Rows, own: Floats, pooled: Floats, delays_s: Floats) -> Floats:
         """Own gaps and pool by what each model believes, or its base rate where both lose."""
-        trust = _trust(self._pool_lead[rows])[:, None]
-        hazard: Floats = pooled**trust * np.maximum(own, 1e-9) ** (1.0 - trust)
+        hazard = _blend(pooled, own, self._pool_lead[rows])
         degraded = self._scores.degraded(rows)
         if degraded.any():
             per_s = -np.log1p(-self._scores.base_rate(rows[degraded])) / MINUTE_S
@@ -193,8 +195,7 @@ class NextUseForecaster:
     def _look(self, rows: Rows, now_s: float) -> _Sample:
         opinions = self._experts.opinions(rows, self._ages_s(rows, now_s), now_s, _LOOKS)
         pooled = self._pool.hazard(opinions.features, opinions.base, opinions.contexts)
-        trust = _trust(self._pool_lead[rows])
-        believed = pooled[:, 1] ** trust * np.maximum(opinions.own[:, 1], 1e-9) ** (1.0 - trust)
+        believed = _blend(pooled, opinions.own, self._pool_lead[rows])
         return _Sample(
             made_s=now_s,
             rows=rows,
@@ -203,7 +204,7 @@ class NextUseForecaster:
             features=opinions.features[:, :, 0],
             own=opinions.own[:, 0],
             pooled=pooled[:, 0],
-            within_minute=-np.expm1(-believed),
+            foretold=-np.expm1(-believed),
             next_s=np.full(len(self._last_s), np.inf),
         )
 
@@ -216,8 +217,10 @@ class NextUseForecaster:
         self._pool.learn(sample.features[same], pooled, sample.contexts[same], came)
 
     def _score(self, sample: _Sample) -> None:
-        same, came = self._outcomes(sample, MINUTE_S)
-        self._scores.learn(sample.rows[same], sample.within_minute[same], came)
+        same, within_minute = self._outcomes(sample, MINUTE_S)
+        _, within_half = self._outcomes(sample, HALF_WINDOW_S)
+        came = np.stack([within_half, within_minute], axis=1)
+        self._scores.learn(sample.rows[same], sample.foretold[same], came)
 
     def _outcomes(
         self, sample: _Sample, within_s: float
@@ -227,13 +230,14 @@ class NextUseForecaster:
         return same, sample.next_s[sample.rows[same]] <= sample.made_s + within_s
 
 
-def _trust(lead: Floats) -> Floats:
-    """How far the pool is believed over own gaps: the odds of their recent likelihoods."""
-    trust: Floats = 1.0 / (1.0 + np.exp(-np.clip(lead, -30.0, 30.0)))
-    return trust
+def _blend(pooled: Floats, own: Floats, lead: Floats) -> Floats:
+    """Pool and own gaps, (n, delays), by the odds of their recent likelihoods, (n,)."""
+    trust = (1.0 / (1.0 + np.exp(-np.clip(lead, -30.0, 30.0))))[:, None]
+    hazard: Floats = pooled**trust * np.maximum(own, _LEAST) ** (1.0 - trust)
+    return hazard
 
 
 def _log_likelihood(hazard: Floats, came: npt.NDArray[np.bool_]) -> Floats:
     """Of what came under each hazard, with no forecast taken for more certain than 1 in 10^6."""
-    bounded = np.clip(hazard, 1e-6, 13.8)
+    bounded = np.clip(hazard, _LEAST, _MOST)
     return np.where(came, np.log(-np.expm1(-bounded)), -bounded)
