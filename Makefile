@@ -29,6 +29,7 @@ lint: $(STAMP) ## ruff, mypy and import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests
 	$(BIN)/lint-imports
 
 fmt: $(STAMP) ## put the code into its format
