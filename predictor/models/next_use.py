@@ -154,16 +154,19 @@ class NextUseForecaster:
         self._last_s[row] = at_s
 
     def advance(self, rows: Rows, now_s: float) -> None:
-        """Renew what the models of ``rows`` share, and learn whom to believe."""
+        """Renew what the models of ``rows`` share, and learn whom to believe.
+
+        What happens at the very end of a look may be told after it: so it is settled later.
+        """
         self._experts.advance(now_s)
         if now_s >= self._population_s + _POPULATION_S:
             self._population_s = now_s
             self._experts.refresh_population(rows)
         for sample in self._samples:
-            if not sample.learned and now_s >= sample.made_s + HALF_WINDOW_S:
+            if not sample.learned and now_s > sample.made_s + HALF_WINDOW_S:
                 sample.learned = True
                 self._learn(sample)
-        while self._samples and now_s >= self._samples[0].made_s + MINUTE_S:
+        while self._samples and now_s > self._samples[0].made_s + MINUTE_S:
             self._score(self._samples.popleft())
         if now_s >= self._sampled_s + _EVERY_S and len(rows) > 0:
             self._sampled_s = now_s

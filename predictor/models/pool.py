@@ -15,8 +15,10 @@ import numpy.typing as npt
 from predictor.models.experts import CONTEXTS, EXPERTS, OWN_GAPS
 from predictor.windows import Floats, Rows
 
-_LOWEST, _HIGHEST = -14.0, 3.0
-"""Bounds of a log hazard: once in a week, and certain."""
+_LOWEST, _HIGHEST = -14.0, 14.0
+"""Bounds of a log hazard: of a second in a week, and of hundreds a second for an hour."""
+_CERTAIN = 30.0
+"""More hazard than this changes nothing that could be learned."""
 _LONGEST_STEP = 0.5
 """No batch moves a weight by more than this, whatever it seems to say."""
 _PRIOR_SPREAD = 0.5
@@ -63,9 +65,10 @@ class HazardPool:
         """
         # Slope and curvature of the log likelihood along the log hazard: -H without a
         # request, log(1 - exp(-H)) with one. Observed curvature; the expected one runs away.
-        ratio = hazard / np.expm1(hazard)
-        slope = np.where(came, ratio, -hazard)
-        curvature = np.where(came, ratio * (hazard + ratio - 1.0), hazard)
+        bounded = np.minimum(hazard, _CERTAIN)
+        ratio = bounded / np.expm1(bounded)
+        slope = np.where(came, ratio, -bounded)
+        curvature = np.where(came, ratio * (bounded + ratio - 1.0), bounded)
         for context in range(CONTEXTS):
             inside = contexts == context
             self._update(context, features[inside], slope[inside], curvature[inside])
