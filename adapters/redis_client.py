@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -100,11 +101,20 @@ def mapped_errors(what: str) -> Iterator[None]:
     """Turn every error of the server or the way to it into Transient or Permanent.
 
     ``what`` was being done, such as "append events"; it begins the message.
+
+    A cancellation that got lost on the way is raised again: redis-py sends through
+    ``asyncio.wait_for``, which before Python 3.12 swallows one that comes when the command has
+    just been written. The caller would go on for ever, and its process not end.
     """
+    cancellations = _cancellations()
     try:
         yield
     except RedisError as error:
+        if _cancellations() > cancellations:
+            raise asyncio.CancelledError from error
         raise _mapped(error, what) from error
+    if _cancellations() > cancellations:
+        raise asyncio.CancelledError
 
 
 def check_replies(replies: Sequence[Any]) -> None:
@@ -145,6 +155,15 @@ class _BrokenConnectionRetry(Retry):
             return _refusal(error) is None and (is_retryable is None or is_retryable(error))
 
         return await super().call_with_retry(do, fail, is_broken, with_failure_count)
+
+
+def _cancellations() -> int:
+    """How often the running task was asked to end; 0 outside of one."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return 0
+    return 0 if task is None else task.cancelling()
 
 
 def _mapped(error: RedisError, what: str) -> HeadstartError:

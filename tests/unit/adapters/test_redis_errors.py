@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 import pytest
 from redis import exceptions as of_redis
 
@@ -63,3 +66,48 @@ def test_waiting_is_cut_to_five_seconds_and_never_for_ever():
 def test_names_come_as_text():
     assert text(b"m\xc3\xb6del") == "mödel"
     assert text("x") == "x"
+
+
+async def swallowing(error: Exception | None, *, begun: asyncio.Event) -> None:
+    """As a client does that loses the cancellation and goes on."""
+    with mapped_errors("send"):
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("error", [None, of_redis.ConnectionError("closed")])
+async def test_a_cancellation_that_the_client_swallowed_is_raised_again(error: Exception | None):
+    begun = asyncio.Event()
+    task = asyncio.create_task(swallowing(error, begun=begun))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_swallowed_time_limit_is_still_a_time_limit():
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await swallowing(None, begun=asyncio.Event())
+
+
+async def test_what_was_cancelled_before_does_not_count():
+    async def leaving() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with mapped_errors("release"):
+                await asyncio.sleep(0)
+            said.append("released")
+        return "ended"
+
+    said: list[str] = []
+    task = asyncio.create_task(leaving())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert said == ["released"]
