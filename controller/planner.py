@@ -210,6 +210,10 @@ def _must_loads(draft: _Draft, context: Context, policy: Policy) -> bool:
             return True
         node_room = _room(draft, context, policy)
         victims = _victims(draft, context, policy, node_room, status.footprint_bytes or 0)
+        if victims != () and _drains(draft, context):
+            # What drains still counts as held: until it is gone more would be evicted than needed.
+            draft.say(status.model, Outcome.HOLD, Reason.DRAINING)
+            return True
         if victims is None:
             evidence = _room_evidence(draft, context, status)
             draft.say(status.model, Outcome.HOLD, Reason.NO_ROOM, evidence)
@@ -340,6 +344,13 @@ def _ranked(
         settled_s = context.now_s - context.config.min_residency_s
         idle = tuple(status for status in idle if status.residency_since_s <= settled_s)
     return policy.victims(context, idle)
+
+
+def _drains(draft: _Draft, context: Context) -> bool:
+    return any(
+        status.residency in (Residency.DRAINING, Residency.UNLOADING)
+        for status in draft.world.on_node(context.node)
+    )
 
 
 def _room(draft: _Draft, context: Context, policy: Policy) -> Room:

@@ -21,7 +21,6 @@ from contracts.events import (
     RequestCompleted,
     RequestDispatched,
     RequestReceived,
-    UnloadCause,
 )
 from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId, NodeId, RequestId
@@ -182,7 +181,13 @@ class ProductDriver:
             self._react()
 
     def _react(self) -> None:
+        """Plan, and again as long as unloads made room that the next plan may use."""
         self._renew()
+        while self._carry_out_plan():
+            pass
+
+    def _carry_out_plan(self) -> bool:
+        """Whether anything was unloaded, which happens at once here."""
         result = plan(
             world=self._world,
             forecasts=self._forecasts,
@@ -191,16 +196,18 @@ class ProductDriver:
         )
         self._state = result.state
         self._world = commit(self._world, result.plan)
+        unloaded = False
         for action in result.plan.actions:
             match action:
                 case UnloadModel():
+                    unloaded = True
                     self._sim.unload(action.model)
                     self._fold(
                         ModelUnloaded(
                             **self._stamp(),
                             model=action.model,
                             node=NODE,
-                            cause=UnloadCause.EVICTED,
+                            cause=action.cause,
                         )
                     )
                 case LoadModel():
@@ -208,6 +215,7 @@ class ProductDriver:
                 case _:
                     pass
         self._tick_later(result.next_tick_at_s)
+        return unloaded
 
     def _renew(self) -> None:
         if self._engine is not None and self._sim.now_s >= self._renew_at_s:
