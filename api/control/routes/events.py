@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Response
 
 from api.control.errors import ApiError
 from api.control.event_stream import EventStream
@@ -16,7 +16,7 @@ router = APIRouter(tags=["events"], dependencies=READ)
 
 @router.get(
     "/v1/events",
-    response_class=EventStream,
+    response_class=Response,
     responses={200: {"content": {"text/event-stream": {}}}},
 )
 async def follow_events(

@@ -9,6 +9,10 @@ const HORIZONS_S = [60, 300, 900, 3600];
 const minutes = () => (innerWidth < 640 ? 60 : 120);
 const REFRESH_MS = 2000;
 const SLOW_TICKS = 3;
+const STATUS_WORDS = {
+  warming_up: "It is still warming up.",
+  degraded: "It loses to the floor, so the floor is what is shown.",
+};
 const WHOLE_STEPS = [1, 10, 100, 1000, 1e4, 1e5, 1e6].flatMap((unit) => [unit, 2 * unit, 5 * unit]);
 
 let model = "";
@@ -179,9 +183,10 @@ function drawWords() {
     parts.push(`In the next ${format.horizon(horizon_s)}: about ${format.decimal(value(0.5), digits)} requests, most likely ${range}.`);
     if (horizon.skill_ratio !== null) {
       const better = horizon.skill_ratio >= 0;
-      parts.push(`The forecast is ${format.percent(Math.abs(horizon.skill_ratio))} ${better ? "better" : "worse"} than the naive floor.`);
+      const far = horizon.status === "warming_up" ? "So far the" : "The";
+      parts.push(`${far} forecast is ${format.percent(Math.abs(horizon.skill_ratio))} ${better ? "better" : "worse"} than the naive floor.`);
     }
-    if (horizon.status !== "ready") parts.push(horizon.status === "degraded" ? "It is degraded: the floor is published." : "It is still warming up.");
+    if (STATUS_WORDS[horizon.status]) parts.push(STATUS_WORDS[horizon.status]);
   } else if (model) {
     parts.push("Nothing is forecast for this model now.");
   }

@@ -19,7 +19,7 @@ export function percent(ratio) {
   const value = ratio * 100;
   if (value > 0 && value < 0.1) return "<0.1\u00a0%";
   if (value > 99.9 && value < 100) return ">99.9\u00a0%";
-  return `${value < 10 || value > 99 ? tenth.format(value) : whole.format(value)}\u00a0%`;
+  return `${value < 10 || (value > 99 && value < 100) ? tenth.format(value) : whole.format(value)}\u00a0%`;
 }
 
 export function bytes(value) {

@@ -122,6 +122,7 @@ function updateRow(node, part, model) {
   const chance = probability(model.id, 60);
   part.chanceFill.style.width = `${100 * (chance ?? 0)}%`;
   setText(part.chance, format.percent(chance));
+  setAttribute(part.chance, "title", chance === null ? "no usable forecast now" : null);
   setText(part.flight, flight(model));
   setText(part.used, format.ago(model.last_used_at_s, now()));
   setText(part.memory, format.bytes(model.footprint_bytes));

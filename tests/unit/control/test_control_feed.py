@@ -4,7 +4,9 @@ import asyncio
 import json
 
 import pytest
+from starlette.types import Message
 
+from api.control.event_stream import SEND_LIMIT_S, EventStream
 from api.control.feed import HEARTBEAT_S, EventFeed, FeedFull, Listener
 from simulator.memory_ports import VirtualClock
 
@@ -108,3 +110,67 @@ def test_line_breaks_in_data_do_not_break_the_stream():
     listener = feed.listen(last_event_id=None, opening=[("decision", {"name": "a\n\nevent: x\r"})])
     (frame,) = listener._frames
     assert event(frame)[2] == {"name": "a\n\nevent: x\r"}
+
+
+class Client:
+    """An ASGI client that can leave, and that may take nothing."""
+
+    def __init__(self, *, takes: int = 100) -> None:
+        self.frames: list[bytes] = []
+        self.gone = asyncio.Event()
+        self._takes = takes
+
+    async def receive(self) -> Message:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        if len(self.frames) >= self._takes:
+            await asyncio.Event().wait()
+        self.frames.append(message.get("body", b""))
+
+
+def stream(feed: EventFeed, clock: VirtualClock, client: Client) -> asyncio.Task[None]:
+    listener = feed.listen(last_event_id=None, opening=[("hello", 1)])
+    answer = EventStream(feed, listener, clock)
+    return asyncio.create_task(answer({"type": "http"}, client.receive, client.send))
+
+
+async def test_a_stream_ends_when_its_client_leaves():
+    clock, feed, client = VirtualClock(), EventFeed(boot="b"), Client()
+    task = stream(feed, clock, client)
+    await clock.advance(1)
+    assert feed.listeners == 1
+    client.gone.set()
+    await task
+    assert feed.listeners == 0
+
+
+async def test_a_stream_ends_when_the_feed_closes():
+    clock, feed, client = VirtualClock(), EventFeed(boot="b"), Client()
+    task = stream(feed, clock, client)
+    await clock.advance(1)
+    feed.close()
+    await task
+    assert client.frames[-1] == b""
+    assert feed.listeners == 0
+
+
+async def test_a_stream_ends_when_its_client_takes_nothing():
+    clock, feed, client = VirtualClock(), EventFeed(boot="b"), Client(takes=2)
+    task = stream(feed, clock, client)
+    await clock.advance(SEND_LIMIT_S - 1)
+    assert not task.done()
+    await clock.advance(2)
+    await task
+    assert feed.listeners == 0
+
+
+async def test_a_stream_that_is_cancelled_gives_its_place_back():
+    clock, feed, client = VirtualClock(), EventFeed(boot="b"), Client()
+    task = stream(feed, clock, client)
+    await clock.advance(1)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert feed.listeners == 0
