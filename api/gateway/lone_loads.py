@@ -111,7 +111,7 @@ class LoneLoads:
             )
         )
         try:
-            await self._servers[node].load(model)
+            await self._load_patiently(model, node)
         except HeadstartError as error:
             retry_after_s = error.retry_after_s if isinstance(error, Transient) else None
             self._fail(model, node, str(error), retry_after_s)
@@ -132,6 +132,17 @@ class LoneLoads:
                 footprint_bytes=None,
             )
         )
+
+    async def _load_patiently(self, model: ModelId, node: NodeId) -> None:
+        """Load; where the load before it was cut off, LocalAI has to cool down first."""
+        try:
+            await self._servers[node].load(model)
+        except Transient as error:
+            now_s = self._clock.now_s()
+            if error.retry_after_s is None or not self._book.is_interrupted(model, now_s):
+                raise
+            await self._clock.sleep(error.retry_after_s)
+            await self._servers[node].load(model)
 
     def _fail(self, model: ModelId, node: NodeId, error: str, retry_after_s: float | None) -> None:
         self._metrics.lone_load("failed")

@@ -21,6 +21,9 @@ from contracts.world import Mode, Residency
 MAX_MODELS = 5_000
 _LOAD_SAMPLES = 32
 _DEFAULT_COOLDOWN_S = 10.0
+INTERRUPTED_S = 30.0
+"""A load whose owner died is killed, and LocalAI takes that for a failure: it cools down.
+For so long a failure is put down to that, and whoever waits goes on waiting."""
 
 
 class Kind(StrEnum):
@@ -80,6 +83,7 @@ class RouteBook:
         self._table: RoutingTable | None = None
         self._seen: dict[ModelId, _Seen] = {}
         self._stopping: set[ModelId] = set()
+        self._interrupted_until_s: dict[ModelId, float] = {}
         self._messages: OrderedDict[ModelId, str] = OrderedDict()
         self._load_times_s: OrderedDict[ModelId, deque[float]] = OrderedDict()
 
@@ -118,6 +122,8 @@ class RouteBook:
             if table.token < last.token or (table.token == last.token and is_older):
                 return False
             self._learn_load_times(last, table)
+            if table.token != last.token:
+                self._note_interrupted(last, table.made_at_s)
         self._table = table
         self._seen = {
             model: seen for model, seen in self._seen.items() if seen.at_s > table.made_at_s
@@ -145,6 +151,8 @@ class RouteBook:
         if residency is Residency.FAILED:
             until_s = route.cooldown_until_s if seen is None else seen.cooldown_until_s
             rest_s = 0.0 if until_s is None else until_s - now_s
+            if rest_s > 0.0 and self.is_interrupted(model, now_s):
+                return Standing(kind=Kind.WAIT, reason=Reason.COOL_DOWN, is_cold=True, node=node)
             if rest_s > 0.0:
                 return Standing(
                     kind=Kind.REFUSE,
@@ -156,6 +164,19 @@ class RouteBook:
                 )
         reason = Reason.LOADING if residency is Residency.LOADING else Reason.DEMAND
         return Standing(kind=Kind.WAIT, reason=reason, is_cold=True, node=node)
+
+    def is_loading(self, model: ModelId) -> bool:
+        """Whether the last table says that it is being loaded."""
+        route = None if self._table is None else self._table.models.get(model)
+        return route is not None and route.residency is Residency.LOADING
+
+    def is_interrupted(self, model: ModelId, now_s: float) -> bool:
+        """Whether a failure of its load is put down to whoever ordered it having died."""
+        return now_s < self._interrupted_until_s.get(model, 0.0)
+
+    def note_interrupted(self, model: ModelId, now_s: float) -> None:
+        """Whoever ordered its load has died, or so it seems."""
+        self._interrupted_until_s[model] = now_s + INTERRUPTED_S
 
     def note_message(self, model: ModelId, message: str) -> None:
         """What LocalAI said about the last load of ``model``."""
@@ -261,6 +282,17 @@ class RouteBook:
             is_hot = seen.residency is Residency.HOT
             free_bytes += route.footprint_bytes * (int(was_hot) - int(is_hot))
         return free_bytes
+
+    def _note_interrupted(self, last: RoutingTable, now_s: float) -> None:
+        """Another controller leads: the loads of the one before it may have died with it."""
+        self._interrupted_until_s = {
+            model: until_s
+            for model, until_s in self._interrupted_until_s.items()
+            if until_s > now_s
+        }
+        for model, route in last.models.items():
+            if route.residency is Residency.LOADING:
+                self.note_interrupted(model, now_s)
 
     def _learn_load_times(self, last: RoutingTable, table: RoutingTable) -> None:
         for model, route in table.models.items():

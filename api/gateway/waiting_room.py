@@ -196,7 +196,7 @@ class WaitingRoom:
         self._answers[model] = (self._clock.monotonic_s(), answer)
         if not answer.accepted and answer.reason in _PASSES:
             self._let_go(model, Reason.PASS_THROUGH)
-        elif not answer.accepted and answer.reason not in _KEEPS_WAITING:
+        elif not answer.accepted and not self._keeps_waiting(answer):
             self._refuse(model, _refusal(answer))
         else:
             self._reconsider(model)
@@ -370,8 +370,18 @@ class WaitingRoom:
         """A second; however fast the clock runs, half a real one."""
         return max(self._config.load_answer_timeout_s, _MIN_REAL_ANSWER_S * self._clock.scale)
 
+    def _keeps_waiting(self, answer: LoadAnswer) -> bool:
+        if answer.reason is Reason.COOL_DOWN:
+            return self._book.is_interrupted(answer.model, self._clock.now_s())
+        return answer.reason in _KEEPS_WAITING
+
     def _load_alone(self, model: ModelId) -> None:
-        standing = self._book.standing(model, self._clock.now_s())
+        now_s = self._clock.now_s()
+        _, answer = self._answers.get(model, (0.0, None))
+        if self._book.is_loading(model) or (answer is not None and answer.accepted):
+            # Its load was under way: it may have died with who ordered it.
+            self._book.note_interrupted(model, now_s)
+        standing = self._book.standing(model, now_s)
         if standing.kind is Kind.WAIT and standing.node is not None:
             self._lone_loads.start(model, standing.node)
 

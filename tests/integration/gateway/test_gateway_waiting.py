@@ -139,6 +139,43 @@ async def test_a_controller_that_dies_while_it_loads_is_replaced(kit, session):
     assert [call.what for call in gateway.server.calls] == ["load_started", "loaded"]
 
 
+async def test_a_load_that_dies_with_its_controller_is_tried_again(kit, session):
+    gateway = await kit.start()
+    loading = kit.route("cold", kit.loading, load_started_at_s=1_000.0)
+    await gateway.publish(kit.table(loading))
+    # Its death has killed the load, which LocalAI takes for a failure.
+    gateway.server.fail_loads(COLD, Transient("failed to load", retry_after_s=10.0))
+    waiting = post(session, gateway)
+    await kit.eventually(gateway.service.waiting)
+    await accept(gateway)
+    await gateway.advance(30.0)
+    assert (await waiting)[0] == 200
+    assert [call.what for call in gateway.server.calls] == [
+        "load_started",
+        "load_failed",
+        "load_started",
+        "loaded",
+    ]
+
+
+async def test_a_new_controller_that_finds_the_model_cooling_down_is_waited_for(kit, session):
+    gateway = await kit.start()
+    await gateway.publish(kit.table(kit.route("cold", kit.loading)))
+    waiting = post(session, gateway)
+    await kit.eventually(gateway.service.waiting)
+    await accept(gateway)
+    failed = kit.route("cold", kit.failed, cooldown_until_s=1_010.0)
+    await gateway.publish(kit.table(failed, token=2, made_at_s=1_001.0))
+    for _ in range(5):
+        await gateway.to_gateways.send(
+            LoadAnswer(model=COLD, accepted=False, reason=Reason.COOL_DOWN, retry_after_s=9.0)
+        )
+        await gateway.advance(2.0)
+    assert not waiting.done()
+    await gateway.publish(kit.table(kit.route("cold", kit.hot), token=2, made_at_s=1_015.0))
+    assert (await waiting)[0] == 200
+
+
 async def test_what_is_unknown_or_resident_or_only_observed_goes_at_once(kit, session):
     gateway = await kit.start()
     assert (await post(session, gateway))[1]["X-Headstart-Decision"] == "pass_through"

@@ -94,6 +94,24 @@ def test_a_failed_model_is_refused_until_it_may_be_tried_again():
     assert kept.standing(A, 130.0).kind is Kind.WAIT
 
 
+def test_a_load_that_died_with_its_controller_is_not_held_against_the_model():
+    failed = route(A, Residency.FAILED, cooldown_until_s=115.0)
+    kept = book(route(A, Residency.LOADING), route(B, Residency.COLD))
+    assert kept.is_loading(A)
+    assert not kept.is_loading(B)
+    assert not RouteBook().is_loading(A)
+    assert kept.accept(table(route(A, Residency.COLD), token=2, made_at_s=101.0))
+    assert kept.accept(table(failed, token=2, made_at_s=102.0))
+    standing = kept.standing(A, 103.0)
+    assert (standing.kind, standing.reason) == (Kind.WAIT, Reason.COOL_DOWN)
+    again = route(A, Residency.FAILED, cooldown_until_s=170.0)
+    assert kept.accept(table(again, token=2, made_at_s=130.0))
+    assert kept.standing(A, 130.0).kind is Kind.WAIT
+    assert kept.standing(A, 131.0).kind is Kind.REFUSE, "by then it fails for itself"
+    assert kept.accept(table(token=3, made_at_s=140.0))
+    assert not kept.is_interrupted(A, 102.0), "what is over is forgotten"
+
+
 def test_a_table_of_an_earlier_leader_does_not_count():
     kept = book(route(A), token=5, made_at_s=100.0)
     assert not kept.accept(table(token=4, made_at_s=200.0))
