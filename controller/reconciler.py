@@ -76,6 +76,7 @@ class Reconciler:
         self._roster = Roster()
         self._heard = asyncio.Event()
         self._tasks: set[asyncio.Task[bool]] = set()
+        self._loading: set[asyncio.Task[bool]] = set()
         self._unloads: dict[ModelId, asyncio.Task[bool]] = {}
         self.draining: dict[ModelId, str] = {}
 
@@ -88,7 +89,7 @@ class Reconciler:
                     self._unloads[action.model] = task
                 case LoadModel():
                     awaited = [self._unloads[name] for name in action.after]
-                    self._begin(self._load(action, awaited))
+                    self._begin(self._load_after(action, awaited))
                 case _:
                     _log.error("action_not_supported", action=type(action).__name__)
 
@@ -98,10 +99,15 @@ class Reconciler:
         self._heard.set()
 
     async def close(self) -> None:
-        """Leave: drains are given up, and calls to LocalAI that run are cancelled."""
-        for task in self._tasks:
+        """Stop leading: what has not begun is given up, loads that run go on to their end.
+
+        LocalAI kills a load whose caller leaves and cools the model down. The next leader
+        orders the same load, which joins the running one.
+        """
+        given_up = self._tasks - self._loading
+        for task in given_up:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*given_up, return_exceptions=True)
         self.draining.clear()
 
     def _begin(self, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
@@ -112,11 +118,12 @@ class Reconciler:
 
     def _done(self, task: asyncio.Task[bool]) -> None:
         self._tasks.discard(task)
+        self._loading.discard(task)
         if not task.cancelled() and task.exception() is not None:
             # A bug, not an expected failure: those end in events. Say so loudly.
             _log.error("action_crashed", exc_info=task.exception())
 
-    async def _load(self, action: LoadModel, awaited: list[asyncio.Task[bool]]) -> bool:
+    async def _load_after(self, action: LoadModel, awaited: list[asyncio.Task[bool]]) -> bool:
         for unload in awaited:
             if not await asyncio.shield(unload):
                 self._failed(action.action_id, LOAD_KIND, action.model, "no room was made")
@@ -124,6 +131,12 @@ class Reconciler:
         if not self._leads():
             self._failed(action.action_id, LOAD_KIND, action.model, "the lease was lost")
             return False
+        task = asyncio.current_task()
+        assert task is not None
+        self._loading.add(task)
+        return await self._load(action)
+
+    async def _load(self, action: LoadModel) -> bool:
         self._emit(
             ModelLoadStarted(
                 **self._stamp(), model=action.model, node=action.node, cause=action.cause
