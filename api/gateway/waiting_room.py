@@ -329,15 +329,15 @@ class WaitingRoom:
             standing = self._book.standing(model, self._clock.now_s())
             if standing.kind is not Kind.WAIT:
                 return
-            asked = await self._send_wish(waiters[0], since_s)
-            if not asked or self._is_silent(model, since_s):
+            await self._send_wish(waiters[0], since_s)
+            if self._to_controller is None or self._is_silent(model, since_s):
                 self._load_alone(model)
             # However fast the clock runs, the mailbox is as fast as the machine.
             await self._clock.sleep(max(ASK_AGAIN_S, _MIN_REAL_ASK_S * self._clock.scale))
 
-    async def _send_wish(self, waiter: Waiter, since_s: float) -> bool:
+    async def _send_wish(self, waiter: Waiter, since_s: float) -> None:
         if self._to_controller is None:
-            return False
+            return
         ticket = waiter.ticket
         waited_s = self._clock.monotonic_s() - since_s
         budget_s = self._book.load_budget_s(ticket.model, self._config.min_load_budget_s)
@@ -354,9 +354,8 @@ class WaitingRoom:
                 await self._to_controller.send(wish)
         except (HeadstartError, TimeoutError) as error:
             self._fault.begin(str(error) or "not sent in time")
-            return False
-        self._fault.end()
-        return True
+        else:
+            self._fault.end()
 
     def _is_silent(self, model: ModelId, since_s: float) -> bool:
         """Whether the controller owes an answer: for a second, at real speed half of one."""
