@@ -20,6 +20,8 @@ class ModelRoute:
         Measured or estimated; None: unknown.
     load_started_at_s : float or None
         When the load that runs now began.
+    failure : str
+        What LocalAI said when the last load failed; empty where it did not, or said nothing.
     """
 
     model: ModelId
@@ -31,6 +33,7 @@ class ModelRoute:
     last_used_at_s: float | None = None
     footprint_bytes: int | None = None
     pinned: bool = False
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,7 @@ class RouteBook:
                     is_cold=True,
                     node=node,
                     retry_after_s=rest_s,
-                    message=self._messages.get(model, ""),
+                    message=route.failure or self._messages.get(model, ""),
                 )
         reason = Reason.LOADING if residency is Residency.LOADING else Reason.DEMAND
         return Standing(kind=Kind.WAIT, reason=reason, is_cold=True, node=node)

@@ -91,6 +91,8 @@ def test_a_failed_model_is_refused_until_it_may_be_tried_again():
     standing = kept.standing(A, 120.0)
     assert (standing.kind, standing.retry_after_s) == (Kind.REFUSE, 10.0)
     assert standing.message == "no such file"
+    told = book(route(A, Residency.FAILED, cooldown_until_s=130.0, failure="no memory"))
+    assert told.standing(A, 120.0).message == "no memory"
     assert kept.standing(A, 130.0).kind is Kind.WAIT
 
 
