@@ -16,7 +16,7 @@ from enum import StrEnum
 from contracts.ids import ModelId, NodeId
 from contracts.reasons import Reason
 from contracts.routing import ModelRoute, RoutingTable
-from contracts.world import Mode, Residency
+from contracts.world import OCCUPIES_MEMORY, Mode, Residency
 
 MAX_MODELS = 5_000
 _LOAD_SAMPLES = 32
@@ -86,6 +86,7 @@ class RouteBook:
         self._interrupted_until_s: dict[ModelId, float] = {}
         self._messages: OrderedDict[ModelId, str] = OrderedDict()
         self._load_times_s: OrderedDict[ModelId, deque[float]] = OrderedDict()
+        self._used_at_s: OrderedDict[ModelId, float] = OrderedDict()
 
     @property
     def table(self) -> RoutingTable | None:
@@ -186,6 +187,13 @@ class RouteBook:
             if len(self._messages) > MAX_MODELS:
                 self._messages.popitem(last=False)
 
+    def note_used(self, model: ModelId, now_s: float) -> None:
+        """A request for ``model`` was let go, or has ended; tables tell of it a little late."""
+        self._used_at_s[model] = now_s
+        self._used_at_s.move_to_end(model)
+        if len(self._used_at_s) > MAX_MODELS:
+            self._used_at_s.popitem(last=False)
+
     def note_loaded(self, model: ModelId, node: NodeId, *, now_s: float, load_s: float) -> None:
         """This gateway has loaded it alone."""
         self._seen[model] = _Seen(at_s=now_s, residency=Residency.HOT, node=node)
@@ -241,7 +249,7 @@ class RouteBook:
             and other.footprint_bytes
             and self._residency(other) is Residency.HOT
         ]
-        return tuple(sorted(hot, key=lambda other: (other.last_used_at_s or 0.0, other.model)))
+        return tuple(sorted(hot, key=lambda other: (self._last_used_s(other), other.model)))
 
     def load_budget_s(self, model: ModelId, at_least_s: float) -> float:
         """How long a request may wait for a load: twice the measured 95th percentile."""
@@ -268,6 +276,9 @@ class RouteBook:
             expected_s=route.expected_load_s,
         )
 
+    def _last_used_s(self, route: ModelRoute) -> float:
+        return max(route.last_used_at_s or 0.0, self._used_at_s.get(route.model, 0.0))
+
     def _residency(self, route: ModelRoute) -> Residency:
         seen = self._seen.get(route.model)
         return route.residency if seen is None else seen.residency
@@ -278,9 +289,10 @@ class RouteBook:
             route = table.models.get(model)
             if route is None or seen.node != node or route.footprint_bytes is None:
                 continue
-            was_hot = route.residency is Residency.HOT
-            is_hot = seen.residency is Residency.HOT
-            free_bytes += route.footprint_bytes * (int(was_hot) - int(is_hot))
+            # The table counts a model from the moment its load starts until it is gone.
+            was_held = route.residency in OCCUPIES_MEMORY
+            is_held = seen.residency in OCCUPIES_MEMORY
+            free_bytes += route.footprint_bytes * (int(was_held) - int(is_held))
         return free_bytes
 
     def _note_interrupted(self, last: RoutingTable, now_s: float) -> None:

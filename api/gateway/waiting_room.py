@@ -161,6 +161,7 @@ class WaitingRoom:
     def leave(self, passed: Pass) -> None:
         """A request that was let go has ended."""
         if passed.model is not None:
+            self._book.note_used(passed.model, self._clock.now_s())
             self._end(passed.model)
 
     def come_back(self, passed: Pass) -> None:

@@ -251,3 +251,36 @@ def test_what_is_remembered_is_bounded():
         kept.note_message(ModelId(f"m{number}"), "x")
         kept.note_loaded(ModelId(f"m{number}"), NODE, now_s=101.0, load_s=500.0)
     assert len(kept._messages) == len(kept._load_times_s) == MAX_MODELS
+
+
+def test_a_model_that_the_last_table_saw_loading_holds_its_memory_once():
+    kept = book(
+        route(A, Residency.COLD, footprint_bytes=60),
+        route(B, Residency.LOADING, footprint_bytes=50),
+        free_bytes=70,
+    )
+    kept.note_loaded(B, NODE, now_s=101.0, load_s=5.0)
+    assert kept.missing_bytes(A) == 0
+
+
+def test_who_was_used_since_the_last_table_is_stopped_last():
+    kept = book(
+        route(A, Residency.COLD, footprint_bytes=60),
+        route(B, footprint_bytes=50, last_used_at_s=1.0),
+        route(C, footprint_bytes=50, last_used_at_s=90.0),
+    )
+    assert [other.model for other in kept.stoppable(A)] == [B, C]
+    kept.note_used(B, 101.0)
+    assert [other.model for other in kept.stoppable(A)] == [C, B]
+
+
+def test_only_so_many_uses_are_kept():
+    kept = book(
+        route(A, Residency.COLD, footprint_bytes=60),
+        route(B, footprint_bytes=50),
+        route(C, footprint_bytes=50, last_used_at_s=90.0),
+    )
+    kept.note_used(B, 101.0)
+    for number in range(MAX_MODELS):
+        kept.note_used(ModelId(f"m{number}"), 101.0)
+    assert [other.model for other in kept.stoppable(A)] == [B, C]
