@@ -405,6 +405,9 @@ async def test_with_a_key_writes_need_it_and_reads_do_not(session):
         ask = Caller(session, control.url)
         status, answer, response = await ask("POST", f"/v1/models/{HOT}/pin")
         assert (status, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+        # A job's result is somebody's answer: reads are open, this one is not.
+        assert (await Caller(session, control.url)("GET", "/v1/jobs"))[0] == 200
+        assert (await Caller(session, control.url)("GET", "/v1/jobs/b0"))[0] == 401
         assert answer["error"]["code"] == "invalid_api_key"
         right = {"Authorization": "Bearer geheim"}
         assert (await ask("POST", f"/v1/models/{HOT}/pin", headers=right))[0] == 200

@@ -10,15 +10,15 @@ from fastapi import APIRouter
 
 from api.control import schemas
 from api.control.errors import ApiError, not_found
-from api.control.room import READ, ControlRoom, Room
+from api.control.room import READ, WRITE, ControlRoom, Room
 from contracts.ports import JobQueue
 
-router = APIRouter(tags=["jobs"], dependencies=READ)
+router = APIRouter(tags=["jobs"])
 
 T = TypeVar("T")
 
 
-@router.get("/v1/jobs")
+@router.get("/v1/jobs", dependencies=READ)
 async def list_job_queues(room: Room) -> schemas.Page[schemas.JobQueueView]:
     """Jobs of each queue, by state."""
     counts = await _ask(room, lambda jobs: jobs.counts())
@@ -26,9 +26,12 @@ async def list_job_queues(room: Room) -> schemas.Page[schemas.JobQueueView]:
     return schemas.Page(data=data, last_id=data[-1].id if data else None)
 
 
-@router.get("/v1/jobs/{job_id:path}")
+@router.get("/v1/jobs/{job_id:path}", dependencies=WRITE)
 async def get_job(room: Room, job_id: str) -> schemas.JobView:
-    """State, times, result or error of one job."""
+    """State, times, result or error of one job.
+
+    Its result is somebody's answer, so it is shown to those who may change things, alone.
+    """
     status = None
     if 0 < len(job_id) <= 200:
         status = await _ask(room, lambda jobs: jobs.status(job_id))
