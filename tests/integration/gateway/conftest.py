@@ -286,6 +286,7 @@ class Kit:
 
     localai: ScriptedLocalAI
     start: Callable[..., Awaitable[Gateway]]
+    close_codes: list[int | None] = field(default_factory=list)
     reply = staticmethod(reply)
     chunk = staticmethod(chunk)
     table = staticmethod(table)

@@ -33,9 +33,10 @@ async def realtime(kit):
                 await socket.send_str(message.data.upper())
             else:
                 await socket.send_bytes(message.data[::-1])
-        seen[-1]["close_code"] = socket.close_code
+        close_codes.append(socket.close_code)
         return socket
 
+    close_codes = kit.close_codes
     app = web.Application()
     app.router.add_get("/{tail:.*}", talk)
     runner = web.AppRunner(app)
@@ -91,7 +92,7 @@ async def test_the_callers_close_code_passes(kit, realtime, session):
     await socket.send_str("a")
     await socket.receive_str()
     await socket.close(code=4002, message=b"done")
-    await kit.eventually(lambda: realtime[0].get("close_code") == 4002)
+    await kit.eventually(lambda: kit.close_codes == [4002])
 
 
 async def test_without_subprotocols_none_is_made_up(kit, realtime, session):
