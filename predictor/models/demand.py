@@ -24,6 +24,7 @@ from predictor.evaluation import (
     ArrivalScores,
 )
 from predictor.models import naive, river_rate
+from predictor.models.day_profile import DayProfile
 from predictor.models.decayed_rates import SCALES_S, DecayedRates
 from predictor.models.intervals import ResidualQuantiles, to_root
 from predictor.models.river_rate import RiverRate
@@ -46,6 +47,7 @@ _MEAN_SCALE = 2
 FEATURES: tuple[str, ...] = (
     *(f"last_{round(horizon_s)}_s" for horizon_s in HORIZONS_S),
     *(f"day_ago_{round(horizon_s)}_s" for horizon_s in HORIZONS_S),
+    *(f"profile_{round(horizon_s)}_s" for horizon_s in HORIZONS_S),
     *(f"rate_{round(scale_s)}_s" for scale_s in SCALES_S[_RATE_SCALES].tolist()),
     "hour_sin",
     "hour_cos",
@@ -97,6 +99,7 @@ class DemandForecaster:
         self._rates = rates
         self._recent = CountWindow(width_s=BUCKET_S, buckets=_RECENT_BUCKETS, rows=rows)
         self._minutes = CountWindow(width_s=MINUTE_S, buckets=_MINUTES, rows=rows)
+        self._profile = DayProfile(rows)
         self._river: list[RiverRate] = [RiverRate() for _ in range(rows)]
         self._births = np.zeros(rows, dtype=np.intp)
         self._scores = ArrivalScores(rows)
@@ -121,6 +124,7 @@ class DemandForecaster:
         more = rows - len(self._river)
         self._recent.grow(rows)
         self._minutes.grow(rows)
+        self._profile.grow(rows)
         self._river.extend(RiverRate() for _ in range(more))
         self._births = np.pad(self._births, (0, more))
         self._scores.grow(rows)
@@ -132,6 +136,7 @@ class DemandForecaster:
         """Forget what ``row`` held; forecasts of it that wait for an outcome become void."""
         self._recent.clear(row)
         self._minutes.clear(row)
+        self._profile.clear(row)
         self._river[row] = RiverRate()
         self._births[row] += 1
         self._scores.clear(row)
@@ -148,6 +153,7 @@ class DemandForecaster:
         """The clock was set back."""
         self._recent.rewind(now_s)
         self._minutes.rewind(now_s)
+        self._profile.rewind()
         for pending in self._pending:
             pending.clear()
         self._due_s = [-math.inf for _ in HORIZONS_S]
@@ -157,6 +163,7 @@ class DemandForecaster:
         self._recent.advance(now_s, watched=watched)
         self._minutes.advance(now_s, watched=watched)
         made_s = _whole(now_s)
+        self._profile.advance(self._recent, rows, made_s)
         due = [horizon for horizon, due_s in enumerate(self._due_s) if made_s >= due_s]
         for horizon, pending in enumerate(self._pending):
             while pending and pending[0].made_s + HORIZONS_S[horizon] <= made_s:
@@ -233,25 +240,30 @@ class DemandForecaster:
             self._river[row].learn(dict(zip(FEATURES, values, strict=True)), horizon, base, target)
 
     def _roots(self, rows: Rows, made_s: float, *, see: bool) -> tuple[Floats, Floats, Floats]:
-        """Features (n, features), and in roots: the plain rate's forecasts (n, horizons), and
-        all forecasters' (n, RIVER to SEASONAL, horizons).
+        """Features (n, features), and in roots: what the regression starts from (n, horizons),
+        and all forecasts (n, RIVER to SEASONAL, horizons).
         """
         rates = self._rates.per_s(rows, made_s)
         last = naive.last_value(self._recent, rows, made_s, rates[:, _MEAN_SCALE])
         seasonal = naive.seasonal(self._minutes, rows, made_s)
         day_ago = np.where(np.isnan(seasonal), last, seasonal)
+        profile = self._profile.expected(rows, made_s, np.array(HORIZONS_S))
+        # Where days repeat, the regression has only to learn how far today lies from the others.
+        steady = to_root(rates[:, _MEAN_SCALE, None] * np.array(HORIZONS_S))
+        repeats = self._scores.prefers_seasonal(rows) & np.isfinite(profile)
+        bases = np.where(repeats, to_root(profile), steady)
         angles = 2.0 * np.pi * made_s / np.array([_HOUR_S, naive.DAY_S, _WEEK_S])
         calendar = np.ravel(np.column_stack([np.sin(angles), np.cos(angles)]))
         features = np.concatenate(
             [
                 to_root(last),
                 to_root(day_ago),
+                to_root(np.where(np.isnan(profile), day_ago, profile)),
                 to_root(rates[:, _RATE_SCALES] * HORIZONS_S[-1]),
                 np.tile(calendar, (len(rows), 1)),
             ],
             axis=1,
         )
-        bases = to_root(rates[:, _MEAN_SCALE, None] * np.array(HORIZONS_S))
         river = self._river_roots(rows, features, bases, see=see)
         return features, bases, np.stack([river, to_root(last), to_root(seasonal)], axis=1)
 

@@ -1,7 +1,7 @@
 """A River regression per model: how many requests come within each horizon.
 
 It learns in square roots of counts (see ``intervals``), from scaled features, and only how far
-the outcome lies from a plain rate: so it starts as that rate and not from zero. It is guarded
+the outcome lies from a plain guess: so it starts as that guess and not from zero. It is guarded
 in this one place: what is not finite resets the model, and no forecast leaves the range that
 outcomes have shown to be possible.
 """
@@ -63,7 +63,7 @@ class RiverRate:
     def learn(
         self, features: Mapping[str, float], horizon: int, base_root: float, root: float
     ) -> None:
-        """The outcome of horizon number ``horizon`` was ``root`` where the rate gave the base."""
+        """The outcome of horizon number ``horizon`` was ``root`` where the guess was the base."""
         scaled = self._scaled(features)
         if scaled is None or not math.isfinite(root - base_root):
             return

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from contracts.forecasts import HORIZONS_S, QUANTILE_LEVELS, Signal
+from predictor.evaluation import (
+    FLOOR,
+    RIVER,
+    ArrivalScores,
+    UseScores,
+    pinball_loss,
+)
+from predictor.models.decayed_rates import DecayedRates
+from predictor.models.demand import METHODS, DemandForecaster
+from predictor.models.intervals import ResidualQuantiles, from_root, to_root
+from predictor.models.latency import RecentValues
+from predictor.models.river_rate import RiverRate
+
+ROW = np.array([0])
+HOUR_S = 3600.0
+DAY_S = 86_400.0
+
+
+class Counted:
+    """A demand forecaster of one model and its rates, led through time."""
+
+    def __init__(self, start_s: float) -> None:
+        self.rates = DecayedRates(2)
+        self.demand = DemandForecaster(2, self.rates)
+        self.now_s = start_s
+
+    def pass_time(self, until_s: float, arrivals: list[float], step_s: float = 60.0) -> None:
+        arrivals = sorted(arrivals)
+        while self.now_s < until_s:
+            self.now_s += step_s
+            while arrivals and arrivals[0] < self.now_s:
+                at_s = arrivals.pop(0)
+                self.rates.add(0, at_s)
+                self.demand.add(0, at_s)
+            self.demand.advance(ROW, self.now_s, watched=True)
+
+
+def seasonal_arrivals(days: int, rng: random.Random) -> list[float]:
+    """Quiet nights, busy days, one break at noon."""
+    arrivals = []
+    for minute in range(days * 24 * 60):
+        hour = minute / 60 % 24
+        rate = 3.0 if 8 <= hour < 12 or 13 <= hour < 18 else 0.1
+        arrivals += [60.0 * minute + 60.0 * rng.random() for _ in range(poisson(rate, rng))]
+    return arrivals
+
+
+def poisson(rate: float, rng: random.Random) -> int:
+    count, total = 0, rng.expovariate(1.0)
+    while total < rate:
+        count += 1
+        total += rng.expovariate(1.0)
+    return count
+
+
+def test_river_beats_the_floor_where_days_repeat_and_its_numbers_are_published() -> None:
+    counted = Counted(0.0)
+    ten_o_clock_s = 9 * DAY_S + 10 * HOUR_S
+    counted.pass_time(ten_o_clock_s, seasonal_arrivals(10, random.Random(3)), step_s=600.0)
+    forecasts = counted.demand.forecast(ROW, counted.now_s)
+
+    assert forecasts.ready.all()
+    assert not forecasts.degraded.any()
+    assert (forecasts.losses < 0.9 * forecasts.floor_losses).all()
+    assert {METHODS[which] for which in forecasts.chosen[0].tolist()} == {"river_linear"}
+    assert 150.0 < forecasts.means[0, 3] < 210.0  # three a minute
+    low, middle, high, highest = forecasts.quantiles[0, 3]
+    assert 120.0 < low < middle < high < highest < 260.0
+    assert forecasts.coverage[0, 0] == pytest.approx(0.9, abs=0.08)
+
+
+def test_where_river_loses_the_floor_is_published_and_it_says_so() -> None:
+    counted = Counted(0.0)
+    # Exactly one in each minute: the last value is never wrong, a regression is now and then.
+    counted.pass_time(DAY_S, [60.0 * minute + 1.0 for minute in range(24 * 60)], step_s=600.0)
+    scores = counted.demand._scores
+    for horizon in range(len(HORIZONS_S)):
+        quantiles = np.tile([[[1.0] * 4] * 4], (1, 1, 1))
+        quantiles[0, RIVER] = 9.0
+        for _ in range(50):
+            scores.learn(ROW, horizon, quantiles.copy(), np.array([1.0]))
+    forecasts = counted.demand.forecast(ROW, counted.now_s)
+
+    assert forecasts.degraded.all()
+    assert METHODS[int(forecasts.chosen[0, 0])].startswith("naive")
+    assert forecasts.quantiles[0, 0, 1] == 1.0
+
+
+def test_a_model_that_was_just_seen_warms_up_on_the_floor() -> None:
+    counted = Counted(1000.0)
+    counted.pass_time(1120.0, [1010.0])
+    forecasts = counted.demand.forecast(ROW, counted.now_s)
+
+    assert not forecasts.ready.any()
+    assert {METHODS[which] for which in forecasts.chosen[0].tolist()} == {"naive_last_value"}
+    assert np.isnan(forecasts.losses[0, 3])
+    assert (forecasts.means > 0.0).all()
+    assert np.isfinite(forecasts.quantiles).all()
+
+
+def test_yesterday_becomes_the_floor_where_it_was_the_better_guess() -> None:
+    counted = Counted(0.0)
+    arrivals = [
+        DAY_S * day + HOUR_S * hour + 7.0 * call
+        for day in range(4)
+        for hour in range(0, 24, 2)
+        for call in range(40)
+    ]
+    counted.pass_time(4 * DAY_S, arrivals, step_s=600.0)
+    scores = counted.demand._scores
+
+    assert scores.prefers_seasonal(ROW)[0, 3]
+
+
+def test_forecasts_of_a_row_that_changed_hands_teach_nothing() -> None:
+    counted = Counted(0.0)
+    counted.pass_time(1800.0, [float(second) for second in range(0, 1800, 5)])
+    counted.demand.clear(0)
+    counted.rates.clear(0)
+    counted.pass_time(1860.0, [])
+
+    assert not counted.demand._scores._weight[0].any()
+
+
+def test_a_clock_that_is_set_back_voids_what_waits_and_goes_on() -> None:
+    counted = Counted(10_000.0)
+    counted.pass_time(12_000.0, [10_000.0 + 7.0 * call for call in range(200)])
+    counted.demand.rewind(11_000.0)
+    counted.now_s = 11_000.0
+    counted.pass_time(13_000.0, [11_000.0 + 7.0 * call for call in range(200)])
+
+    assert np.isfinite(counted.demand.forecast(ROW, counted.now_s).quantiles).all()
+    assert counted.demand.too_late == 0
+    assert counted.demand.resets == 0
+
+
+def test_room_is_made_for_more_models() -> None:
+    counted = Counted(0.0)
+    counted.pass_time(600.0, [1.0, 100.0])
+    counted.demand.grow(5)
+    counted.rates.grow(5)
+    counted.rates.add(4, 600.0)
+    counted.demand.add(4, 600.0)
+    counted.demand.advance(np.array([0, 4]), 700.0, watched=True)
+
+    assert counted.demand.forecast(np.array([0, 4]), 700.0).means.shape == (2, len(HORIZONS_S))
+
+
+def test_features_that_are_not_finite_are_neither_learned_nor_forecast_from() -> None:
+    river = RiverRate()
+    river.see({"x": math.nan})
+    river.learn({"x": math.inf}, 0, 1.0, 2.0)
+    river.learn({"x": 1.0}, 0, 1.0, math.nan)
+
+    assert river.forecast({"x": math.nan}, [1.0] * 4) is None
+    assert river.forecast({"x": 1.0}, [1.0] * 4) == (1.0, 1.0, 1.0, 1.0)
+
+
+def test_a_regression_that_runs_away_is_started_afresh() -> None:
+    river = RiverRate()
+    assert river.forecast({"x": 1.0}, [math.inf, 0.0, 0.0, 0.0]) is None
+    assert river.resets == 1
+    assert river.forecast({"x": 1.0}, [1.0] * 4) is not None
+
+
+def test_a_forecast_stays_in_the_range_that_outcomes_have_shown() -> None:
+    river = RiverRate()
+    for step in range(500):
+        features = {"x": float(step)}
+        river.see(features)
+        river.learn(features, 0, 0.0, step / 100.0)
+
+    root = river.forecast({"x": 1e9}, [0.0] * 4)
+    assert root is not None
+    assert 0.0 <= root[0] <= 1.5 * 4.99
+    assert min(river.forecast({"x": -1e9}, [-5.0] * 4) or (-1.0,)) >= 0.0
+
+
+def test_the_order_of_features_changes_nothing() -> None:
+    one, other = RiverRate(), RiverRate()
+    rng = random.Random(5)
+    for _ in range(200):
+        features = {name: rng.random() for name in "abcdef"}
+        shuffled = dict(sorted(features.items(), reverse=True))
+        root = rng.random()
+        for river, given in ((one, features), (other, shuffled)):
+            river.see(given)
+            river.learn(given, 1, 0.5, root)
+    last = dict.fromkeys("abcdef", 0.5)
+
+    assert one.forecast(last, [1.0] * 4) == pytest.approx(other.forecast(last, [1.0] * 4))
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.7, 4.0, 60.0])
+def test_quantiles_of_counts_cover_as_they_say(rate: float) -> None:
+    residuals, rng = ResidualQuantiles(1), random.Random(11)
+    roots = to_root(np.array([rate]))
+    at_or_under = np.zeros(len(QUANTILE_LEVELS))
+    for step in range(1200):
+        quantiles = residuals.quantiles(ROW, roots)[0]
+        outcome = float(poisson(rate, rng))
+        at_or_under += (outcome <= quantiles) * (step >= 200)
+        residuals.learn(ROW, roots, np.array([outcome]))
+
+    shares = at_or_under / 1000.0
+    # Counts are whole numbers: a share may lie above its level, by as much as one of them has.
+    assert (shares >= np.array(QUANTILE_LEVELS) - 0.06).all()
+    assert (np.diff(residuals.quantiles(ROW, roots)[0]) >= 0.0).all()
+    assert residuals.means(ROW, roots)[0] == pytest.approx(rate, rel=0.25, abs=0.1)
+
+
+def test_residuals_of_one_row_are_its_own() -> None:
+    residuals = ResidualQuantiles(1)
+    blank = residuals.quantiles(ROW, np.array([3.0])).tolist()
+    residuals.learn(np.array([], dtype=np.intp), np.array([]), np.array([]))
+    residuals.grow(2)
+    residuals.learn(np.array([0]), np.array([1.0]), np.array([100.0]))
+
+    assert residuals.quantiles(np.array([1]), np.array([3.0])).tolist() == blank
+    assert residuals.quantiles(ROW, np.array([3.0])).tolist() != blank
+    residuals.clear(0)
+    assert residuals.quantiles(ROW, np.array([3.0])).tolist() == blank
+
+
+def test_roots_lead_back_to_counts() -> None:
+    counts = np.array([0.0, 1.0, 17.0, 1e9])
+
+    assert from_root(to_root(counts)) == pytest.approx(counts)
+    assert from_root(np.array([-3.0])).tolist() == [0.0]
+
+
+def test_pinball_loss_is_least_at_the_outcome() -> None:
+    right = pinball_loss(np.array([[5.0] * 4]), np.array([5.0]))
+    under = pinball_loss(np.array([[4.0] * 4]), np.array([5.0]))
+
+    assert right.tolist() == [0.0]
+    assert under.tolist() == [pytest.approx(sum(QUANTILE_LEVELS) / 4)]
+
+
+def test_degraded_ends_only_when_the_floor_is_no_longer_better() -> None:
+    scores = ArrivalScores(1)
+
+    def outcome(river: float, floor: float) -> bool:
+        quantiles = np.zeros((1, 4, 4))
+        quantiles[0, RIVER], quantiles[0, FLOOR] = river, floor
+        scores.learn(ROW, 0, quantiles, np.array([0.0]))
+        return bool(scores.degraded(ROW)[0, 0])
+
+    assert outcome(2.0, 1.0)
+    assert outcome(1.0, 1.9)  # still a little behind: no flapping
+    assert not outcome(1.0, 3.0)
+    assert not outcome(1.01, 1.0)
+    scores.grow(2)
+    scores.clear(0)
+    assert np.isnan(scores.mean_loss(np.array([0, 1]), RIVER)).all()
+    assert np.isnan(scores.coverage(np.array([0]))).all()
+
+
+def test_a_curve_that_foretells_worse_than_the_base_rate_is_degraded_until_it_does_not() -> None:
+    scores = UseScores(2)
+    rng = random.Random(2)
+    assert scores.brier(0) is None
+    for _ in range(200):
+        came = rng.random() < 0.2
+        wrong = np.array([[0.9 * (not came)] * 2, [0.9 * came] * 2])
+        scores.learn(np.array([0, 1]), wrong, np.array([[came, came]] * 2))
+
+    assert scores.degraded(np.array([0, 1])).tolist() == [True, False]
+    brier = scores.brier(0)
+    assert brier is not None
+    assert brier[0] > brier[1]
+    assert scores.base_rate(ROW)[0] == pytest.approx(0.2, abs=0.08)
+    for _ in range(3000):
+        came = rng.random() < 0.2
+        scores.learn(ROW, np.array([[0.9 * came] * 2]), np.array([[came, came]]))
+    assert not scores.degraded(ROW)[0]
+    scores.grow(3)
+    scores.clear(0)
+    assert scores.brier(0) is None
+
+
+def test_recent_values_are_told_as_they_were() -> None:
+    values = RecentValues()
+    for value in [*range(1, 101), math.nan, math.inf, -1.0]:
+        values.add(Signal.TTFT_S, float(value))
+
+    assert values.count(Signal.TTFT_S) == 64
+    assert values.count(Signal.LOAD_S) == 0
+    assert values.mean(Signal.TTFT_S) == pytest.approx(68.5)
+    assert values.quantiles(Signal.TTFT_S) == (43.0, 69.0, 94.0, 100.0)
