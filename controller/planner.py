@@ -36,6 +36,7 @@ _NOT_ORDERED = ("mode", "observe")
 """Evidence on decisions that are recorded but not carried out."""
 
 _ABSENT = frozenset({Residency.COLD, Residency.FAILED})
+_MIB = 1024**2
 
 
 def plan(
@@ -188,13 +189,15 @@ def _operator_unloads(draft: _Draft, context: Context) -> None:
                     (("in_flight", status.in_flight), ("waiting", status.waiting)),
                 )
             elif status.pinned:
-                draft.say(status.model, Outcome.HOLD, Reason.PINNED)
+                held_mb = status.occupied_bytes // _MIB
+                draft.say(status.model, Outcome.HOLD, Reason.PINNED, (("occupied_mb", held_mb),))
             else:
                 victim = Victim(
                     model=status.model,
                     freed_bytes=status.occupied_bytes,
                     loss=0.0,
                     reason=Reason.OPERATOR,
+                    evidence=(("freed_mb", status.occupied_bytes // _MIB),),
                 )
                 draft.unload(victim, status.node, UnloadCause.OPERATOR, "")
 
@@ -212,7 +215,8 @@ def _must_loads(draft: _Draft, context: Context, policy: Policy) -> bool:
         victims = _victims(draft, context, policy, node_room, status.footprint_bytes or 0)
         if victims != () and _drains(draft, context):
             # What drains still counts as held: until it is gone more would be evicted than needed.
-            draft.say(status.model, Outcome.HOLD, Reason.DRAINING)
+            evidence = _room_evidence(draft, context, status)
+            draft.say(status.model, Outcome.HOLD, Reason.DRAINING, evidence)
             return True
         if victims is None:
             evidence = _room_evidence(draft, context, status)
@@ -297,13 +301,17 @@ def _judgeable(
         forecast = context.forecasts.get(status.model)
         curve = None if forecast is None else forecast.next_use
         if status.footprint_bytes is None:
-            draft.say(status.model, Outcome.ABSTAIN, Reason.UNKNOWN_FOOTPRINT)
+            seen = (("arrivals", status.arrivals),)
+            draft.say(status.model, Outcome.ABSTAIN, Reason.UNKNOWN_FOOTPRINT, seen)
         elif curve is not None and curve.status is ForecastStatus.DEGRADED:
-            draft.say(status.model, Outcome.ABSTAIN, Reason.FORECAST_DEGRADED)
+            scores = (("brier", curve.brier), ("floor_brier", curve.floor_brier))
+            known = tuple((name, round(score, 4)) for name, score in scores if score is not None)
+            draft.say(status.model, Outcome.ABSTAIN, Reason.FORECAST_DEGRADED, known)
         else:
             judged.append(status)
     if judged and not any(context.next_use(status.model) for status in judged):
-        draft.say(context.node, Outcome.ABSTAIN, Reason.NO_FORECAST)
+        cold_models = (("cold_models", len(judged)),)
+        draft.say(context.node, Outcome.ABSTAIN, Reason.NO_FORECAST, cold_models)
     return tuple(judged)
 
 
@@ -361,12 +369,11 @@ def _room_evidence(
     draft: _Draft, context: Context, status: ModelStatus
 ) -> tuple[tuple[str, float | str], ...]:
     node_room = room(draft.world, context.node, context.config)
-    mib = 1024**2
     usable = node_room.usable_bytes
     return (
-        ("needs_mb", (status.footprint_bytes or 0) // mib),
-        ("occupied_mb", node_room.occupied_bytes // mib),
-        ("usable_mb", "unknown" if usable is None else usable // mib),
+        ("needs_mb", (status.footprint_bytes or 0) // _MIB),
+        ("occupied_mb", node_room.occupied_bytes // _MIB),
+        ("usable_mb", "unknown" if usable is None else usable // _MIB),
         ("loading", node_room.loading),
     )
 
