@@ -1,0 +1,203 @@
+"""Loads without a controller: one at a time, under a lock, and never in the way of anybody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from api.gateway.admission import Admission, Ticket
+from api.gateway.lone_loads import LoneLoads
+from api.gateway.metrics import GatewayMetrics
+from api.gateway.residency import Kind, RouteBook
+from api.gateway.telemetry import Telemetry
+from contracts.config import QueueConfig
+from contracts.errors import HeadstartError, Permanent, Transient
+from contracts.events import ModelLoadFailed, PriorityClass
+from contracts.ids import GatewayId, ModelId, NodeId, RequestId
+from contracts.routing import ModelRoute, NodeRoute, RoutingTable
+from contracts.world import Mode, Residency
+from simulator.clock import settle
+from simulator.memory_ports import (
+    MemoryEventLog,
+    MemoryLoadLock,
+    MemoryModelServer,
+    VirtualClock,
+)
+
+A, B, C = ModelId("a"), ModelId("b"), ModelId("c")
+NODE = NodeId("n")
+
+
+class Kit:
+    def __init__(self, *, locked: bool = True) -> None:
+        self.clock = VirtualClock(start_s=100.0)
+        self.server = MemoryModelServer(self.clock, {A: 5.0, B: 5.0, C: 5.0})
+        self.lock = MemoryLoadLock(self.clock)
+        self.book = RouteBook()
+        self.admission = Admission(QueueConfig(), {})
+        self.log = MemoryEventLog()
+        self.telemetry = Telemetry(self.log, self.clock, "g")
+        self.ends: list[tuple[ModelId, HeadstartError | None]] = []
+        self.loads = LoneLoads(
+            owner=GatewayId("g"),
+            servers={NODE: self.server},
+            lock=self.lock if locked else None,
+            book=self.book,
+            admission=self.admission,
+            telemetry=self.telemetry,
+            metrics=GatewayMetrics(self.book.lists),
+            clock=self.clock,
+        )
+        self.loads.on_end = lambda model, error: self.ends.append((model, error))
+
+    def table(self, *hot: ModelId, made_at_s: float = 100.0, free_bytes: int | None = None) -> None:
+        self.server.resident.update(hot)
+        self.book.accept(
+            RoutingTable(
+                token=1,
+                made_at_s=made_at_s,
+                mode=Mode.ACTIVE,
+                models={
+                    model: ModelRoute(
+                        model=model,
+                        node=NODE,
+                        residency=Residency.HOT if model in hot else Residency.COLD,
+                        footprint_bytes=10,
+                    )
+                    for model in (A, B, C)
+                },
+                nodes={NODE: NodeRoute(node=NODE, alive=True, free_bytes=free_bytes)},
+            )
+        )
+
+    def what(self) -> list[str]:
+        return [f"{call.what} {call.model}" for call in self.server.calls]
+
+
+async def test_loads_run_one_after_another_and_each_model_once():
+    kit = Kit()
+    kit.table()
+    for model in (A, B, A, B):
+        kit.loads.start(model, NODE)
+    await kit.clock.advance(4.0)
+    assert kit.what() == ["load_started a"]
+    await kit.clock.advance(7.0)
+    assert kit.what() == ["load_started a", "loaded a", "load_started b", "loaded b"]
+    assert kit.ends == [(A, None), (B, None)]
+    assert kit.book.standing(A, 111.0).kind is Kind.FORWARD
+
+
+async def test_a_node_of_another_gateway_is_our_own_here():
+    kit = Kit(locked=False)
+    kit.table()
+    kit.loads.start(A, NodeId("theirs"))
+    await kit.clock.advance(6.0)
+    assert kit.what() == ["load_started a", "loaded a"]
+
+
+async def test_the_lock_is_kept_while_it_loads_and_given_back():
+    kit = Kit()
+    kit.table()
+    kit.server.load_s[A] = 100.0
+    kit.loads.start(A, NODE)
+    for _ in range(9):
+        await kit.clock.advance(10.0)
+        assert not await kit.lock.take(A, "other", hold_s=1.0)
+    await kit.clock.advance(11.0)
+    assert await kit.lock.take(A, "other", hold_s=1.0)
+
+
+async def test_what_another_gateway_has_loaded_is_not_loaded_again():
+    kit = Kit()
+    kit.table()
+    assert await kit.lock.take(A, "other", hold_s=60.0)
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(5.0)
+    kit.table(A, made_at_s=105.0)
+    await kit.clock.advance(1.0)
+    assert kit.what() == []
+    assert kit.ends == [(A, None)]
+
+
+async def test_a_lock_that_cannot_be_asked_stops_nobody():
+    kit = Kit()
+    kit.table()
+    kit.lock.fault = Transient("away")
+    kit.server.load_s[A] = 25.0
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(26.0)
+    assert kit.ends == [(A, None)]
+
+
+async def test_a_lock_that_goes_away_while_it_loads_ends_nothing():
+    kit = Kit()
+    kit.table()
+    kit.server.load_s[A] = 25.0
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(5.0)
+    kit.lock.fault = Transient("away")
+    await kit.clock.advance(21.0)
+    assert kit.ends == [(A, None)]
+
+
+async def test_room_is_made_of_the_idle_and_only_as_much_as_is_missing():
+    kit = Kit()
+    kit.table(B, C, free_bytes=0)
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(6.0)
+    assert kit.what() == ["unloaded b", "load_started a", "loaded a"]
+
+
+async def test_a_busy_model_is_left_alone():
+    kit = Kit()
+    kit.table(B, C, free_bytes=0)
+    kit.server.busy.add(C)
+    running = Ticket(
+        request_id=RequestId("r"), model=B, priority=PriorityClass.REALTIME, arrived_at_s=0.0
+    )
+    kit.admission.arrive(running, ready=True)
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(6.0)
+    # B runs here, and LocalAI says that C is busy for somebody else: it is tried all the same.
+    assert kit.what() == ["load_started a", "loaded a"]
+    assert kit.book.standing(C, 106.0).kind is Kind.FORWARD
+
+
+@pytest.mark.parametrize("error", [Permanent("no such model"), Transient("refused")])
+async def test_a_failure_without_a_cool_down_is_told_and_not_remembered(error):
+    kit = Kit()
+    kit.table()
+    kit.server.fail_loads(A, error)
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(6.0)
+    assert kit.ends == [(A, error)]
+    assert kit.book.standing(A, 106.0).kind is Kind.WAIT
+    await kit.telemetry.close()
+    last = [entry.value for entry in await kit.log.read_after("0", count=10)][-1]
+    assert isinstance(last, ModelLoadFailed)
+    assert (last.error, last.retry_after_s) == (str(error), None)
+
+
+async def test_at_the_end_loads_are_let_end():
+    kit = Kit()
+    kit.table()
+    kit.loads.start(A, NODE)
+    await settle()
+    closing = asyncio.create_task(kit.loads.close(30.0))
+    await kit.clock.advance(6.0)
+    await closing
+    assert kit.what() == ["load_started a", "loaded a"]
+
+
+async def test_and_cut_off_only_past_the_grace():
+    kit = Kit()
+    kit.table()
+    kit.server.load_s[A] = 500.0
+    kit.loads.start(A, NODE)
+    await settle()
+    closing = asyncio.create_task(kit.loads.close(30.0))
+    await kit.clock.advance(31.0)
+    await closing
+    assert kit.what() == ["load_started a", "load_failed a"]
+    await kit.loads.close(1.0)
