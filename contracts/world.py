@@ -75,6 +75,8 @@ class ModelStatus:
         Of the present residency: what ordered it, and whether a request came since.
     spared_until_s : float or None
         An unload was given up since somebody used it after all; none is tried before.
+    kept_out : bool
+        An operator unloaded it: it is not prefetched until somebody asks for it again.
     """
 
     model: ModelId
@@ -93,6 +95,7 @@ class ModelStatus:
     load_cause: LoadCause | None = None
     used_since_load: bool = False
     spared_until_s: float | None = None
+    kept_out: bool = False
 
     @property
     def occupied_bytes(self) -> int:
