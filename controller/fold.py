@@ -173,6 +173,7 @@ def _used(world: WorldSnapshot, status: ModelStatus, at_s: float) -> WorldSnapsh
             status,
             last_used_at_s=at_s if last_s is None else max(last_s, at_s),
             used_since_load=status.used_since_load or resident,
+            kept_out=False,
         ),
     )
 
@@ -301,6 +302,7 @@ def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> Worl
     if after is status.residency:
         return world
     gone = after is Residency.COLD
+    by_operator = gone and model in world.operator_unloads
     # A prefetch that was given up before it began has wasted nothing.
     unloaded = gone and step is not Step.LOAD_GIVEN_UP
     if unloaded and status.load_cause is LoadCause.PREFETCH and not status.used_since_load:
@@ -318,6 +320,7 @@ def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> Worl
             cooldown_until_s=None if after is Residency.HOT else status.cooldown_until_s,
             load_cause=None if gone else status.load_cause,
             used_since_load=status.used_since_load and not gone,
+            kept_out=by_operator or (status.kept_out and after is not Residency.HOT),
         ),
     )
 

@@ -300,7 +300,10 @@ def _judgeable(
     for status in cold:
         forecast = context.forecasts.get(status.model)
         curve = None if forecast is None else forecast.next_use
-        if status.footprint_bytes is None:
+        if status.kept_out:
+            cold_s = (("cold_s", round(context.now_s - status.residency_since_s, 1)),)
+            draft.say(status.model, Outcome.HOLD, Reason.OPERATOR, cold_s)
+        elif status.footprint_bytes is None:
             seen = (("arrivals", status.arrivals),)
             draft.say(status.model, Outcome.ABSTAIN, Reason.UNKNOWN_FOOTPRINT, seen)
         elif curve is not None and curve.status is ForecastStatus.DEGRADED:

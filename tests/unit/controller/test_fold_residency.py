@@ -178,6 +178,13 @@ class TestUnloads:
         w = world(model(A, DRAINING), operator_unloads=frozenset({A}))
         assert fold(w, unloaded(A, 101.0)).operator_unloads == frozenset()
 
+    def test_what_an_operator_unloaded_is_kept_out_until_somebody_asks_for_it(self):
+        w = fold(world(model(A, DRAINING), operator_unloads=frozenset({A})), unloaded(A, 101.0))
+        assert w.models[A].kept_out
+        assert not fold(w, received("r", A, 102.0)).models[A].kept_out
+        assert not fold(w, loaded(A, 102.0)).models[A].kept_out
+        assert not fold(world(model(A, DRAINING)), unloaded(A, 101.0)).models[A].kept_out
+
     def test_a_drain_given_up_makes_it_hot_and_spares_it_for_a_while(self):
         w = world(model(A, DRAINING), operator_unloads=frozenset({A}))
         w = fold(w, given_up("unload", A, 101.0))

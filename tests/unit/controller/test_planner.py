@@ -363,6 +363,12 @@ class TestPrefetch:
         w = world(model(A, FAILED, cooldown_until_s=90.0))
         assert orders(self.decide(w, curve(A, {20: 5.0}))) == []
 
+    def test_one_that_an_operator_unloaded_is_left_out_until_somebody_asks_for_it(self):
+        result = self.decide(world(model(A, kept_out=True)), curve(A, {20: 5.0}))
+        assert orders(result) == []
+        assert said(result)[0] == (A, Outcome.HOLD, Reason.OPERATOR)
+        assert orders(self.decide(world(model(A)), curve(A, {20: 5.0}))) == [("load", A, ())]
+
     def test_one_that_is_held_for_its_cool_down_is_not_prefetched_either(self):
         w = world(waits(A, cooldown_until_s=130.0))
         result = self.decide(w, curve(A, {20: 5.0}))
