@@ -84,12 +84,7 @@ class RequestBody:
     def close(self) -> None:
         """Give the memory and the file back."""
         self._pieces.clear()
-        if self._map is not None:
-            try:
-                self._map.close()
-            except BufferError:
-                # A view is still held; the map goes with it.
-                self._map = None
+        self._map = None
         if self._file is not None:
             self._file.close()
 

@@ -377,6 +377,23 @@ async def test_an_error_event_and_a_truncated_stream_count_as_failed(kit, sessio
         assert (await gateway.told())[-1].error == error
 
 
+async def test_past_the_grace_running_requests_are_cut_and_told(kit, session):
+    gateway = await kit.start()
+
+    async def script(seen, writer):
+        writer.write(kit.event_stream_head + kit.chunk(CONTENT))
+        await asyncio.sleep(60)
+
+    kit.localai.script = script
+    answer = await session.post(gateway.url + "/v1/chat/completions", json={"model": "m"})
+    await answer.content.readany()
+    await gateway.stop()
+    await asyncio.wait_for(kit.localai.seen[0].left.wait(), 2.0)
+    (failed,) = [one for one in await gateway.told() if isinstance(one, RequestFailed)]
+    assert (failed.error, failed.origin) == ("shutting_down", Origin.GATEWAY)
+    answer.close()
+
+
 async def test_a_body_over_the_limit_is_413(kit, session):
     gateway = await kit.start(max_body_bytes=100_000)
     async with session.post(gateway.url + "/v1/completions", data=b"x" * 100_001) as answer:

@@ -161,6 +161,10 @@ async def test_redis_is_killed_and_comes_back(kit, start, start_redis, session):
         async with session.post(url, json={"model": "m"}) as answer:
             return int(answer.status)
 
+    async def is_linked() -> bool:
+        async with session.get(process.url + "/headstart/readyz") as answer:
+            return bool((await answer.json())["redis"] == "up")
+
     assert await chat() == 200
     server.kill()
     for _ in range(20):
@@ -178,6 +182,8 @@ async def test_redis_is_killed_and_comes_back(kit, start, start_redis, session):
 
     async with asyncio.timeout(PATIENCE_S):
         while len(told()) < 20:  # noqa: ASYNC110 - another process writes
+            await asyncio.sleep(0.1)
+        while not await is_linked():  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.1)
     process.process.send_signal(signal.SIGTERM)
     code, printed = await process.output()

@@ -6,9 +6,13 @@ import asyncio
 import gzip
 import hashlib
 import io
+from dataclasses import replace
 
 import aiohttp
 import pytest
+
+from contracts.events import PriorityClass, RequestReceived
+from contracts.ids import ModelId
 
 pytestmark = pytest.mark.integration
 
@@ -269,6 +273,48 @@ async def test_what_answers_say_about_an_inference_request(kit):
             assert "X-Headstart-Model" not in answer.headers
     events = await gateway.told()
     assert events[-1].model == "m", "the model was learnt from the answer"
+
+
+async def test_the_node_is_named_only_where_that_is_wanted(kit):
+    gateway = await kit.start(expose_topology=True)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(gateway.url + "/v1/embeddings", json={"model": "m"}) as answer,
+    ):
+        assert answer.headers["X-Headstart-Backend"] == "localai"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "model"),
+    [
+        ({"Content-Type": "application/x-www-form-urlencoded"}, b"model=form", "form"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b'{"model": "packed"}'), None),
+        ({"Authorization": "Bearer hot"}, b"{}", "hot"),
+        ({"Authorization": "Bearer sk-secret"}, b"{}", None),
+    ],
+)
+async def test_where_else_a_model_may_stand(kit, headers, body, model):
+    gateway = await kit.start()
+    await gateway.publish(kit.table(kit.route("hot", kit.hot)))
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(gateway.url + "/v1/completions", data=body, headers=headers) as answer,
+    ):
+        assert answer.headers.get("X-Headstart-Model") == model
+    assert kit.localai.seen[0].body == body
+
+
+async def test_classes_come_from_the_table_where_the_caller_names_none(kit):
+    gateway = await kit.start()
+    classes = {ModelId("hot"): PriorityClass.BATCH}
+    await gateway.publish(replace(kit.table(kit.route("hot", kit.hot)), classes=classes))
+    async with aiohttp.ClientSession() as session:
+        url = gateway.url + "/v1/embeddings"
+        for headers in ({}, {"X-Headstart-Class": "background"}):
+            async with session.post(url, json={"model": "hot"}, headers=headers) as answer:
+                assert answer.status == 200
+    received = [one for one in await gateway.told() if isinstance(one, RequestReceived)]
+    assert [one.priority for one in received] == ["batch", "background"]
 
 
 async def test_one_id_sent_twice_at_a_time_is_told_apart(kit):
