@@ -254,6 +254,7 @@ def _loaded(world: WorldSnapshot, event: ModelLoaded) -> WorldSnapshot:
             last_used_at_s=max(status.last_used_at_s or event.at_s, event.at_s),
             footprint_bytes=event.footprint_bytes or status.footprint_bytes,
             cooldown_until_s=None,
+            kept_out=False,
         ),
     )
 
