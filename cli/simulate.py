@@ -95,7 +95,8 @@ def _rows(
 
     history = history_events((a.at_s, a.model, a.service_s, "trace") for a in before.arrivals)
     rows: list[dict[str, Any]] = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         for mb in capacities:
             for name in policies:
                 task = progress.add_task(f"{name} at {mb} MB", total=len(part.arrivals))
