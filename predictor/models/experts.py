@@ -1,7 +1,8 @@
 """The experts behind a next-use curve, and how their opinions are laid side by side.
 
-Each says how much hazard lies within a delay: a model's own gaps, the minute of the hour, and
-its rate at several time scales. They are compared with a plain one, the rate over the last
+Each says how much hazard lies within a delay: a model's own gaps, the minute of the hour, both
+together (a job and people who use the same model add up), and its rate at several time scales.
+They are compared with a plain one, the rate over the last
 day: an expert's feature is the logarithm of how many times more it expects than that. So
 weights carry no unit, and a pool of any weights still grows with the delay as hazards do.
 """
@@ -17,7 +18,7 @@ from predictor.models.gap_hazard import GapHazard
 from predictor.models.hour_slots import HourSlots
 from predictor.windows import Floats, Rows
 
-BIAS, OWN_GAPS, HOUR_SLOTS, FIRST_RATE = range(4)
+BIAS, OWN_GAPS, HOUR_SLOTS, EITHER, FIRST_RATE = range(5)
 EXPERTS = FIRST_RATE + len(SCALES_S) - 1
 """The bias counts as one: it corrects what all have in common."""
 
@@ -109,5 +110,6 @@ class Experts:
         features[:, BIAS] = 1.0
         features[:, OWN_GAPS] = np.log(np.maximum(own, _LEAST)) - base
         features[:, HOUR_SLOTS] = np.log(np.maximum(slots, _LEAST)) - base
+        features[:, EITHER] = np.log(np.maximum(own + slots, _LEAST)) - base
         features[:, FIRST_RATE:] = np.log(rates[:, :-1] / rates[:, -1:])[:, :, None]
         return Opinions(base, features, own, (ages_s < JUST_USED_S).astype(np.intp))

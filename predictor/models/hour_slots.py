@@ -2,7 +2,8 @@
 
 Jobs of cron start at whole minutes, whatever else uses the model in between, so a model's own
 gaps blur them and the minute of the hour does not. Sixty slots also hold every shorter period
-that divides an hour.
+that divides an hour. When within the minute a job's request comes is learned too, for all
+slots of a model together: some come at once, some after a download.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ MEMORY_VISITS = 24.0
 """A slot comes once an hour, so this is a day of them: a job that moved is unlearned in one."""
 PRIOR_VISITS = 2.0
 """A slot counts as the model's mean slot this many times; its own third visit outweighs it."""
+PARTS = 6
+_PART_S = SLOT_S / PARTS
+_MEMORY_STARTS = 100.0
+_PRIOR_STARTS = 6.0
+"""A request counts as equally likely at any time of its minute until so many were seen."""
 _CERTAIN = 0.98
 _MOST_PASSED = 24 * SLOTS
 """After a longer jump the hours in between were not watched and teach nothing."""
@@ -36,6 +42,7 @@ class HourSlots:
     def __init__(self, rows: int) -> None:
         self._hits = np.zeros((rows, SLOTS))
         self._visits = np.zeros((rows, SLOTS))
+        self._starts = np.zeros((rows, PARTS))
         self._hit_now = np.zeros(rows, dtype=bool)
         self._known = np.zeros(rows, dtype=bool)
         self._slot: int | None = None
@@ -46,13 +53,14 @@ class HourSlots:
         more = rows - len(self._known)
         self._hits = np.pad(self._hits, ((0, more), (0, 0)))
         self._visits = np.pad(self._visits, ((0, more), (0, 0)))
+        self._starts = np.pad(self._starts, ((0, more), (0, 0)))
         self._hit_now = np.pad(self._hit_now, (0, more))
         self._known = np.pad(self._known, (0, more))
         self._cumulative = None
 
     def clear(self, row: int) -> None:
         """Forget what ``row`` held."""
-        self._hits[row] = self._visits[row] = 0.0
+        self._hits[row] = self._visits[row] = self._starts[row] = 0.0
         self._hit_now[row] = self._known[row] = False
         self._cumulative = None
 
@@ -64,8 +72,9 @@ class HourSlots:
     def add(self, row: int, at_s: float) -> None:
         """A request came. A straggler from an earlier slot is left out."""
         self.advance(at_s)
-        if math.floor(at_s / SLOT_S) == self._slot:
+        if math.floor(at_s / SLOT_S) == self._slot and not self._hit_now[row]:
             self._hit_now[row] = True
+            self._note_start(row, at_s)
         if not self._known[row]:
             self._known[row] = True
             self._cumulative = None
@@ -93,29 +102,46 @@ class HourSlots:
         """
         self.advance(now_s)
         sums = self._sums()
-        place = (now_s / SLOT_S) % SLOTS
-        at = np.concatenate([[place], place + delays_s / SLOT_S])
-        whole = np.minimum(at.astype(np.intp), sums.shape[1] - 2)
-        part = at - whole
-        ahead = sums[np.ix_(rows, whole)] * (1.0 - part) + sums[np.ix_(rows, whole + 1)] * part
+        place = (now_s / _PART_S) % (SLOTS * PARTS)
+        ahead = _at(sums, rows, place + np.concatenate([[0.0], delays_s / _PART_S]))
         hazard: Floats = ahead[:, 1:] - ahead[:, :1]
         hit = self._hit_now[rows]
         if hit.any():
-            now = int(whole[0])
-            mass = sums[rows, now + 1] - sums[rows, now]
-            mean = sums[rows, SLOTS] / SLOTS
-            surplus = np.where(hit, np.maximum(mass - mean, 0.0), 0.0)
-            inside = np.minimum(at[1:], now + 1.0) - place
-            hazard = hazard - surplus[:, None] * inside
+            begin = math.floor(place / PARTS) * PARTS
+            ends = np.minimum(place + np.concatenate([[0.0], delays_s / _PART_S]), begin + PARTS)
+            inside = _at(sums, rows, ends)
+            mass = sums[rows, begin + PARTS] - sums[rows, begin]
+            mean = sums[rows, SLOTS * PARTS] / SLOTS
+            surplus = np.where(hit, np.maximum(1.0 - mean / mass, 0.0), 0.0)
+            hazard -= surplus[:, None] * (inside[:, 1:] - inside[:, :1])
         return hazard
 
+    def _note_start(self, row: int, at_s: float) -> None:
+        """When in its minute it came counts as much as the minute was to be expected."""
+        slot = math.floor(at_s / SLOT_S) % SLOTS
+        chance = self._hits[row, slot] / max(self._visits[row, slot], 1.0)
+        self._starts[row] *= 1.0 - chance / _MEMORY_STARTS
+        self._starts[row, math.floor(at_s / _PART_S) % PARTS] += chance
+
     def _sums(self) -> Floats:
-        """Hazard from the hour's beginning to the end of each slot of two hours."""
+        """Hazard from the hour's beginning to the end of each part of each slot of two hours."""
         if self._cumulative is None:
             hits, visits = self._hits.sum(axis=1), self._visits.sum(axis=1)
             overall = ((hits + 0.5) / (visits + 1.0))[:, None]
             chance = (self._hits + PRIOR_VISITS * overall) / (self._visits + PRIOR_VISITS)
             mass = -np.log1p(-np.minimum(chance, _CERTAIN))
-            twice = np.concatenate([np.zeros((len(mass), 1)), mass, mass], axis=1)
+            starts = self._starts + _PRIOR_STARTS / PARTS
+            shares = starts / starts.sum(axis=1, keepdims=True)
+            hour = (mass[:, :, None] * shares[:, None, :]).reshape(len(mass), SLOTS * PARTS)
+            twice = np.concatenate([np.zeros((len(mass), 1)), hour, hour], axis=1)
             self._cumulative = np.cumsum(twice, axis=1)
         return self._cumulative
+
+
+def _at(sums: Floats, rows: Rows, places: Floats) -> Floats:
+    """``sums`` of ``rows`` at ``places``, linear between two; (n, places)."""
+    whole = np.minimum(places.astype(np.intp), sums.shape[1] - 2)
+    part = places - whole
+    left, right = sums[np.ix_(rows, whole)], sums[np.ix_(rows, whole + 1)]
+    between: Floats = left + (right - left) * part
+    return between

@@ -137,6 +137,23 @@ async def test_an_arrival_renews_its_own_model_within_a_second_and_not_more_ofte
         assert newest.next_use.last_arrival_at_s > START_S + 3.8
 
 
+async def test_old_history_is_counted_and_the_last_day_is_learned_from() -> None:
+    stage = Stage.fresh()
+    week_s = 7 * 86_400.0
+    await stage.log.append(
+        tuple(received(CHAT, START_S - week_s + 1800.0 * call) for call in range(336))
+    )
+    async with stage.running() as service:
+        await stage.clock.advance(2.0)
+
+        forecast = await stage.store.get(CHAT)
+        assert service.events_read == 336
+        assert forecast is not None
+        assert forecast.next_use is not None
+        assert forecast.next_use.brier is not None
+        assert forecast.next_use.probability_between(START_S, 0.0, 60.0) > 0.5
+
+
 async def test_forecasts_of_models_that_nothing_is_known_of_are_removed() -> None:
     stage = Stage.fresh()
     stranger = PredictorEngine(PredictorConfig())

@@ -1,0 +1,166 @@
+"""Whatever is told to the predictor, what it says is finite, ordered and bounded."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.config import PredictorConfig
+from contracts.events import PriorityClass, RequestReceived
+from contracts.forecasts import ModelForecast
+from contracts.ids import ModelId, RequestId
+from predictor.engine import PredictorEngine
+from predictor.models.gap_hazard import GapHazard
+from predictor.models.intervals import ResidualQuantiles, to_root
+from predictor.windows import CountWindow
+
+START_S = 1_700_000_000.0
+
+steps = st.lists(
+    st.tuples(
+        # How the clock moves: usually on, now and then back, sometimes far.
+        st.one_of(
+            st.floats(0.0, 120.0),
+            st.floats(-7200.0, 7200.0),
+            st.sampled_from([0.0, -1e6, 1e5, 1e9]),
+        ),
+        st.sampled_from(["a", "b", "c", "d", "e"]),
+        st.sampled_from(["arrive", "arrive", "burst", "double", "late", "tick", "renew"]),
+    ),
+    max_size=60,
+)
+
+
+def received(model: str, at_s: float, event_id: str) -> RequestReceived:
+    return RequestReceived(
+        event_id=event_id,
+        at_s=at_s,
+        source="test",
+        request_id=RequestId(event_id),
+        model=ModelId(model),
+        operation="chat",
+        priority=PriorityClass.REALTIME,
+        client="c",
+        stream=False,
+    )
+
+
+def check(forecast: ModelForecast) -> None:
+    assert forecast.next_use is not None
+    hazard = forecast.next_use.cumulative_hazard
+    assert all(math.isfinite(value) and value >= 0.0 for value in hazard)
+    assert list(hazard) == sorted(hazard)
+    for signal in forecast.signals:
+        for horizon in signal.horizons:
+            assert math.isfinite(horizon.mean)
+            assert horizon.mean >= 0.0
+            assert all(math.isfinite(value) and value >= 0.0 for value in horizon.quantiles)
+            assert list(horizon.quantiles) == sorted(horizon.quantiles)
+            for figure in (horizon.loss, horizon.floor_loss, horizon.coverage_ratio):
+                assert figure is None or math.isfinite(figure)
+
+
+def told(engine: PredictorEngine, number: int, now_s: float, model: str, what: str) -> None:
+    """One step of a sequence; every forecast that it gives is checked."""
+    forecasts: tuple[ModelForecast, ...] = ()
+    match what:
+        case "burst":
+            for shot in range(20):
+                engine.observe(received(model, now_s + 0.01 * shot, f"{number}.{shot}"))
+        case "late":
+            engine.observe(received(model, max(0.0, now_s - 300.0), str(number)))
+        case "double":
+            engine.observe(received(model, now_s, str(number)))
+            engine.observe(received(model, now_s, str(number)))
+        case "tick":
+            forecasts = engine.tick(now_s)
+        case "renew":
+            forecasts = engine.renewals(now_s)
+        case _:
+            engine.observe(received(model, now_s, str(number)))
+    for forecast in forecasts:
+        check(forecast)
+
+
+@given(steps)
+def test_no_sequence_of_events_breaks_a_forecast(sequence: list[tuple[float, str, str]]) -> None:
+    engine = PredictorEngine(PredictorConfig(max_models=3))
+    now_s = START_S
+    for number, (moved_s, model, what) in enumerate(sequence):
+        now_s = max(0.0, now_s + moved_s)
+        told(engine, number, now_s, model, what)
+        assert len(engine.models) <= 3
+    for forecast in engine.tick(now_s + 1e4):
+        check(forecast)
+
+
+@given(
+    st.lists(st.floats(0.0, 1e9), max_size=30),
+    st.floats(0.0, 1e9),
+    st.lists(st.floats(0.0, 1e5), min_size=1, max_size=10),
+)
+def test_hazards_never_decrease_with_the_delay(
+    gaps: list[float], age_s: float, delays: list[float]
+) -> None:
+    hazard = GapHazard(1)
+    for gap_s in gaps:
+        hazard.learn(0, gap_s)
+    hazard.refresh_population(np.array([0]))
+    ahead = hazard.cumulative(np.array([0]), np.array([age_s]), np.array(sorted(delays)))[0]
+
+    assert np.isfinite(ahead).all()
+    assert (np.diff(ahead) >= -1e-9 * (1.0 + ahead.max())).all()
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1e9), st.floats(0.0, 1e9)), max_size=150))
+def test_quantiles_are_ordered_whatever_came(pairs: list[tuple[float, float]]) -> None:
+    residuals, row = ResidualQuantiles(1), np.array([0])
+    for forecast, outcome in pairs:
+        residuals.learn(row, to_root(np.array([forecast])), np.array([outcome]))
+    quantiles = residuals.quantiles(row, to_root(np.array([5.0])))[0]
+
+    assert np.isfinite(quantiles).all()
+    assert (quantiles >= 0.0).all()
+    assert (np.diff(quantiles) >= 0.0).all()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 1), st.floats(0.0, 500.0), st.sampled_from(["add", "pass", "back"])
+        ),
+        max_size=40,
+    )
+)
+def test_every_arrival_is_counted_once_or_told_to_be_too_late(
+    moves: list[tuple[int, float, str]],
+) -> None:
+    window = CountWindow(width_s=10.0, buckets=8, rows=2)
+    kept: list[tuple[int, int]] = []
+    newest, too_late = -math.inf, 0
+    for row, at_s, what in moves:
+        bucket = math.floor(at_s / 10.0)
+        if what == "back":
+            window.rewind(at_s)
+            if bucket < newest:
+                kept = [(r, b) for r, b in kept if b <= bucket]
+                newest = bucket
+            continue
+        newest = max(newest, bucket)
+        if what == "pass":
+            window.advance(at_s, watched=True)
+        else:
+            window.add(row, at_s)
+            if bucket > newest - 8:
+                kept.append((row, bucket))
+            else:
+                too_late += 1
+        kept = [(r, b) for r, b in kept if b > newest - 8]
+
+    assert window.too_late == too_late
+    for row in (0, 1):
+        counted = sum(count or 0 for count in window.counts(row))
+        assert counted == sum(1 for r, _ in kept if r == row)
