@@ -71,6 +71,8 @@ class ModelStatus:
         When it entered its present residency.
     wanted_since_s : float or None
         Arrival of the oldest request that waits for a load; the order of demand loads.
+    failure : str
+        What LocalAI said when the last load failed.
     load_cause, used_since_load :
         Of the present residency: what ordered it, and whether a request came since.
     spared_until_s : float or None
@@ -92,6 +94,7 @@ class ModelStatus:
     footprint_bytes: int | None = None
     load_s: float | None = None
     cooldown_until_s: float | None = None
+    failure: str = ""
     load_cause: LoadCause | None = None
     used_since_load: bool = False
     spared_until_s: float | None = None

@@ -47,6 +47,8 @@ UNLOAD_KIND = "unload"
 FIRST_COOLDOWN_S = 10.0
 """LocalAI's own first cool-down, used where a failed load did not tell one."""
 
+MAX_FAILURE_CHARS = 300
+
 LOAD_S_SHARE = 0.3
 """Share of a new measurement in the load time: follows a change within three or four loads."""
 
@@ -254,6 +256,7 @@ def _loaded(world: WorldSnapshot, event: ModelLoaded) -> WorldSnapshot:
             last_used_at_s=max(status.last_used_at_s or event.at_s, event.at_s),
             footprint_bytes=event.footprint_bytes or status.footprint_bytes,
             cooldown_until_s=None,
+            failure="",
             kept_out=False,
         ),
     )
@@ -269,6 +272,7 @@ def _load_failed(world: WorldSnapshot, event: ModelLoadFailed) -> WorldSnapshot:
         residency=Residency.FAILED,
         residency_since_s=event.at_s,
         cooldown_until_s=event.at_s + wait_s,
+        failure=event.error[:MAX_FAILURE_CHARS],
     )
     return _with_model(_granted(world, event.model), failed)
 

@@ -93,6 +93,7 @@ def _route(status: ModelStatus) -> ModelRoute:
         expected_load_s=expected_load_s(status),
         load_started_at_s=status.residency_since_s if loading else None,
         cooldown_until_s=status.cooldown_until_s,
+        failure=status.failure,
         last_used_at_s=status.last_used_at_s,
         footprint_bytes=status.footprint_bytes,
         pinned=status.pinned,

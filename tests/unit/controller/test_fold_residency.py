@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from contracts.events import ActionApplied, LoadCause, NodeLost, PriorityClass, UnloadCause
@@ -9,7 +11,7 @@ from contracts.ids import ModelId, NodeId
 from contracts.plan import LoadModel, Plan, SetLimits, UnloadModel
 from contracts.reasons import Reason
 from contracts.world import Mode, NodeStatus, PrefetchTally, Residency
-from controller.fold import FOREIGN_LOAD_LIMIT_S, SPARE_S, commit, fold
+from controller.fold import FOREIGN_LOAD_LIMIT_S, MAX_FAILURE_CHARS, SPARE_S, commit, fold
 from tests.worlds import (
     MIB,
     NODE,
@@ -131,6 +133,11 @@ class TestFailures:
     def test_it_cools_down_for_as_long_as_localai_says(self):
         w = after(world(model(A)), load_started(A, 101.0), load_failed(A, 103.0, retry_after_s=40))
         assert (w.models[A].residency, w.models[A].cooldown_until_s) == (FAILED, 143.0)
+
+    def test_what_localai_said_is_kept_until_it_is_resident(self):
+        w = fold(world(model(A, LOADING)), replace(load_failed(A, 103.0), error="x" * 1000))
+        assert w.models[A].failure == "x" * MAX_FAILURE_CHARS
+        assert after(w, load_started(A, 114.0), loaded(A, 120.0)).models[A].failure == ""
 
     def test_ten_seconds_where_it_does_not_say(self):
         w = fold(world(model(A, LOADING)), load_failed(A, 103.0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from contracts.config import ModelProfile
@@ -30,7 +32,7 @@ class TestTable:
     def test_it_says_where_each_model_is(self):
         hot = model(A, Residency.HOT, used_s=90.0, load_s=None, mb=1200, pinned=True)
         loading = model(B, Residency.LOADING, since_s=95.0)
-        failed = model(C, Residency.FAILED, cooldown_until_s=110.0)
+        failed = replace(model(C, Residency.FAILED, cooldown_until_s=110.0), failure="no file")
         found = table(world(hot, loading, failed))
         assert found.models == {
             A: ModelRoute(
@@ -56,6 +58,7 @@ class TestTable:
                 residency=Residency.FAILED,
                 expected_load_s=8.0,
                 cooldown_until_s=110.0,
+                failure="no file",
                 footprint_bytes=10 * MIB,
             ),
         }
