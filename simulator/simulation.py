@@ -39,7 +39,6 @@ class SimModel:
     in_flight: int = 0
     queue: deque[int] = field(default_factory=deque)
     last_used_s: float = 0.0
-    hot_since_s: float = 0.0
     held_since_s: float = 0.0
     prefetched: bool = False
     used: bool = False
@@ -220,7 +219,7 @@ class Simulation:
         model = self.models[name]
         model.last_used_s = self.now_s
         if kind == "loaded":
-            model.state, model.hot_since_s = State.HOT, self.now_s
+            model.state = State.HOT
             self.loading -= 1
             self._serve(name, model)
             self._driver.on_loaded(name)

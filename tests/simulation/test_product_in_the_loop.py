@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contracts.config import PlannerConfig, PredictorConfig
+from contracts.errors import Invalid
 from contracts.ids import ModelId
 from predictor.engine import PredictorEngine
 from simulator.comparison import compare, known_policies, summed_up
@@ -133,6 +134,11 @@ def test_every_known_policy_plays():
     for name in known_policies():
         row = compare(name, jobs, CAPACITY_MB)
         assert (row.policy, row.n) == (name, len(jobs.arrivals))
+
+
+def test_an_unknown_policy_is_refused(jobs):
+    with pytest.raises(Invalid, match="unknown policy 'lfu'; known are localai-lru, lru"):
+        compare("lfu", jobs, CAPACITY_MB)
 
 
 def test_a_reserve_is_memory_that_is_not_there():
