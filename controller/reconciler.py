@@ -29,7 +29,7 @@ from contracts.ids import ModelId, NodeId
 from contracts.plan import LoadModel, Plan, UnloadModel
 from contracts.ports import Clock, ModelServer
 from controller.fold import LOAD_KIND, UNLOAD_KIND
-from controller.roster import DrainVerdict, Roster
+from controller.roster import GONE_AFTER_S, DrainVerdict, Roster
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -74,6 +74,7 @@ class Reconciler:
         self._drains_changed = drains_changed
         self._leads = leads
         self._roster = Roster()
+        self._began_s = clock.monotonic_s()
         self._heard = asyncio.Event()
         self._tasks: set[asyncio.Task[bool]] = set()
         self._loading: set[asyncio.Task[bool]] = set()
@@ -215,6 +216,8 @@ class Reconciler:
         return None
 
     async def _drained(self, action: UnloadModel) -> bool:
+        # Just begun, we know no gateway; there are none only when none has spoken for so long.
+        await self._clock.sleep(self._began_s + GONE_AFTER_S - self._clock.monotonic_s())
         try:
             async with self._clock.timeout(self._config.drain_timeout_s):
                 while True:
