@@ -6,6 +6,7 @@ from contracts.ids import ModelId, RequestId
 from contracts.messages import GatewayBeat
 from contracts.world import WorldSnapshot
 from controller.fold import end_request
+from controller.roster import GONE_AFTER_S, Roster
 
 BEAT_GRACE_S = 2.0
 """An open request that its gateway's beat does not count is dropped only when it is older
@@ -47,3 +48,15 @@ def drop_gateway(world: WorldSnapshot, gateway: str, now_s: float) -> WorldSnaps
         if request.source == gateway:
             world = end_request(world, request_id, now_s)
     return world
+
+
+def unheard_sources(world: WorldSnapshot, roster: Roster, now_s: float) -> tuple[str, ...]:
+    """Who holds requests that are older than a gateway may be silent, and is not there."""
+    return tuple(
+        dict.fromkeys(
+            request.source
+            for request in world.requests.values()
+            if request.source not in roster.beats
+            and max(request.received_at_s, request.dispatched_at_s or 0.0) < now_s - GONE_AFTER_S
+        )
+    )

@@ -49,6 +49,9 @@ FIRST_COOLDOWN_S = 10.0
 
 MAX_FAILURE_CHARS = 300
 
+MIN_COOLDOWN_S = 1.0
+"""LocalAI rounds the rest of a cool-down to whole seconds, also to none."""
+
 LOAD_S_SHARE = 0.3
 """Share of a new measurement in the load time: follows a change within three or four loads."""
 
@@ -266,7 +269,8 @@ def _load_failed(world: WorldSnapshot, event: ModelLoadFailed) -> WorldSnapshot:
     status = world.models.get(event.model)
     if status is None or not applies(status.residency, Step.LOAD_FAILED):
         return world
-    wait_s = FIRST_COOLDOWN_S if event.retry_after_s is None else event.retry_after_s
+    told_s = event.retry_after_s
+    wait_s = FIRST_COOLDOWN_S if told_s is None else max(MIN_COOLDOWN_S, told_s)
     failed = replace(
         status,
         residency=Residency.FAILED,

@@ -17,7 +17,7 @@ from contracts.config import ControllerConfig
 from contracts.errors import Transient
 from contracts.events import AnyEvent, RequestDispatched
 from contracts.forecasts import ModelForecast
-from contracts.ids import ModelId
+from contracts.ids import ModelId, NodeId
 from contracts.messages import (
     GatewayBeat,
     LoadRequested,
@@ -29,7 +29,7 @@ from contracts.messages import (
 from contracts.plan import PlannerState
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Residency, WorldSnapshot
-from controller.beats import drop_gateway, fold_beat
+from controller.beats import drop_gateway, fold_beat, unheard_sources
 from controller.catalogue import (
     declared_slas,
     with_catalogue,
@@ -44,7 +44,7 @@ from controller.outbox import Outbox
 from controller.planner import plan
 from controller.ports import Ports
 from controller.reconciler import Reconciler, Stamp, orphaned
-from controller.roster import Roster
+from controller.roster import GONE_AFTER_S, Roster
 from controller.routes import load_answer, routing_table
 from controller.scoreboard import Scoreboard
 
@@ -75,13 +75,16 @@ class Leader:
         self._owner = owner
         self._ports = ports
         self._config = config
+        self._leads = leads
         self._clock = ports.clock
         self._world = WorldSnapshot(taken_at_s=ports.clock.now_s())
         self._state = PlannerState(sequence=token * TOKEN_STRIDE)
         self._forecasts: dict[ModelId, ModelForecast] = {}
-        self._aliases: dict[str, ModelId] = {}
+        self._catalogues: dict[NodeId, Catalogue] = {}
         self._profiles = dict(config.profiles)
         self._roster = Roster()
+        self._hearing_since_s: float | None = None
+        self._heard_s = 0.0
         self._asked: set[ModelId] = set()
         self._table: RoutingTable | None = None
         self._wake = asyncio.Event()
@@ -122,9 +125,7 @@ class Leader:
             group.create_task(self._voice.run())
             for observer in self._observers.values():
                 group.create_task(observer.run())
-            group.create_task(
-                follow("mailbox", ports.to_controller.receive, self._messages, ports.clock)
-            )
+            group.create_task(follow("mailbox", self._receive, self._messages, ports.clock))
             group.create_task(
                 follow("forecasts", ports.forecasts.updates, self._forecast, ports.clock)
             )
@@ -133,9 +134,13 @@ class Leader:
             group.create_task(self._decide())
 
     async def close(self) -> None:
-        """Give up what is ordered, and leave the world for the next leader."""
+        """Give up what is ordered, and leave the world for the next leader.
+
+        Where the lease is lost already the next leader has its own, and keeps it.
+        """
         await self._reconciler.close()
-        self._outbox.add(lambda: self._ports.snapshots.put_world(self._world))
+        if self._leads():
+            self._outbox.add(lambda: self._ports.snapshots.put_world(self._world))
         await self._outbox.flush()
 
     async def _resume_patiently(self) -> None:
@@ -147,12 +152,16 @@ class Leader:
                 await self._clock.sleep(RETRY_S)
 
     async def _resume(self) -> None:
-        """The last leader's world, without the orders that ended with it."""
+        """The last leader's world and what came after it, without the orders that ended with it."""
         ports = self._ports
         world = await ports.snapshots.world()
         if world is not None:
             self._world = replace(world, operator_loads=frozenset(), operator_unloads=frozenset())
             self._scores = Scoreboard.resumed(await ports.snapshots.baselines())
+            # The last leader's prefetches have been paid for.
+            tally = world.prefetches
+            self._state = replace(self._state, settled_used=tally.used, settled_wasted=tally.wasted)
+        await self._catch_up()
         self._forecasts = dict(await ports.forecasts.get_all())
         await self._read_controls()
         preload = {name for name, profile in self._profiles.items() if profile.preload}
@@ -164,6 +173,14 @@ class Leader:
             draining=[m.model for m in models if m.residency is Residency.DRAINING],
         ):
             self._emit(event)
+
+    async def _catch_up(self) -> None:
+        """Fold what the log holds already: an old world must not be acted on."""
+        while True:
+            entries = await self._ports.events.read_after(self._world.position, count=FOLD_AT_ONCE)
+            if not entries:
+                return
+            self._logged(tuple((entry.entry_id, entry.value) for entry in entries))
 
     async def _read_controls(self) -> None:
         controls = self._ports.controls
@@ -204,7 +221,7 @@ class Leader:
         if result.plan.decisions:
             decisions = result.plan.decisions
             self._outbox.add(lambda: self._ports.journal.append(decisions))
-        if self._world.mode is Mode.ACTIVE and result.plan.actions:
+        if self._world.mode is Mode.ACTIVE and result.plan.actions and self._leads():
             self._world = commit(self._world, result.plan)
             self._reconciler.order(result.plan)
         self._publish_table()
@@ -216,6 +233,18 @@ class Leader:
             answer = load_answer(self._world, self._state, model)
             self._voice.add(lambda answer=answer: self._ports.to_gateways.send(answer))  # type: ignore[misc]  # mypy cannot infer a lambda's default
         self._asked.clear()
+
+    async def _receive(self, after: str, *, block_s: float) -> tuple[str, tuple[ToController, ...]]:
+        """The mailbox, and since when it is heard: who is deaf cannot tell who is silent."""
+        try:
+            received = await self._ports.to_controller.receive(after, block_s=block_s)
+        except Transient:
+            self._hearing_since_s = None
+            raise
+        self._heard_s = self._clock.now_s()
+        if self._hearing_since_s is None:
+            self._hearing_since_s = self._heard_s
+        return received
 
     def _messages(self, messages: tuple[ToController, ...]) -> None:
         for message in messages:
@@ -271,8 +300,11 @@ class Leader:
         self._wake.set()
 
     def _listed(self, catalogue: Catalogue) -> None:
-        self._aliases.update(catalogue.aliases)
-        self._profiles = {**catalogue.profiles, **self._config.profiles}
+        self._catalogues[catalogue.node] = catalogue
+        self._profiles = {
+            **{name: p for c in self._catalogues.values() for name, p in c.profiles.items()},
+            **self._config.profiles,
+        }
         self._world = with_catalogue(
             self._world,
             catalogue.node,
@@ -284,11 +316,19 @@ class Leader:
         self._wake.set()
 
     def _drop_silent_gateways(self) -> None:
-        self._roster, gone = self._roster.without_silent(self._clock.now_s())
-        for gateway in gone:
+        """Forget gateways that said nothing as long as they were listened to, and their requests.
+
+        A gateway that is gone since before this term began was never heard at all.
+        """
+        since_s, now_s = self._hearing_since_s, self._heard_s
+        if since_s is None or now_s < since_s + GONE_AFTER_S:
+            return
+        self._roster, silent = self._roster.without_silent(now_s)
+        unheard = unheard_sources(self._world, self._roster, now_s)
+        for gateway in dict.fromkeys((*silent, *unheard)):
             _log.warning("gateway_gone", gateway=gateway)
-            self._world = drop_gateway(self._world, gateway, self._clock.now_s())
-        if gone:
+            self._world = drop_gateway(self._world, gateway, now_s)
+        if silent:
             self._reconciler.heard(self._roster)
 
     def _publish_table(self) -> None:
@@ -299,7 +339,7 @@ class Leader:
             config=self._config.planner,
             profiles=self._profiles,
             draining=self._reconciler.draining,
-            aliases=self._aliases,
+            aliases={alias: m for c in self._catalogues.values() for alias, m in c.aliases.items()},
         )
         last = self._table
         if (

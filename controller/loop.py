@@ -42,7 +42,7 @@ class ControlLoop:
             leader = Leader(token, self._owner, self._ports, self._config, leads=self.leads)
             leading = asyncio.create_task(leader.run())
             try:
-                await self._renew_while_valid(leading)
+                await self._renew_while_valid(token, leading)
             finally:
                 leading.cancel()
                 await asyncio.gather(leading, return_exceptions=True)
@@ -75,13 +75,15 @@ class ControlLoop:
                     return token
             await self._ports.clock.sleep(self._config.lease_s / RENEWALS_PER_LEASE)
 
-    async def _renew_while_valid(self, leading: asyncio.Task[None]) -> None:
+    async def _renew_while_valid(self, token: int, leading: asyncio.Task[None]) -> None:
         pause_s = self._config.lease_s / RENEWALS_PER_LEASE
         away = False
         while self.leads() and not leading.done():
             await self._ports.clock.sleep(pause_s)
             try:
-                if await self._acquire() is None:
+                if await self._acquire() != token:
+                    # Lost, or won anew after somebody else led: that is another term.
+                    self._valid_until_s = 0.0
                     return
             except Transient as error:
                 if not away:

@@ -143,6 +143,10 @@ class TestFailures:
         w = fold(world(model(A, LOADING)), load_failed(A, 103.0))
         assert w.models[A].cooldown_until_s == 113.0
 
+    def test_a_second_at_least(self):
+        w = fold(world(model(A, LOADING)), load_failed(A, 103.0, retry_after_s=0.0))
+        assert w.models[A].cooldown_until_s == 104.0
+
     def test_a_failed_load_takes_the_wish_for_it_along(self):
         w = world(model(A, LOADING), operator_loads=frozenset({A}), preloads=frozenset({A}))
         w = fold(w, load_failed(A, 103.0))
