@@ -133,6 +133,25 @@ class PredictorEngine:
         if self._demand is not None:
             self._demand.advance(rows, now_s, watched=not slept)
 
+    def pass_time(self, until_s: float, *, steps: int) -> bool:
+        """Advance towards ``until_s`` as ticks would have, for history that is told in a row.
+
+        Scores and weights are learned at the times at which they would have been: an engine
+        that only observed would look at the world just when something happens, and think it busy.
+
+        Returns
+        -------
+        bool
+            Whether it got there; False: call it again, ``steps`` did not do.
+        """
+        if self._advanced_s == -math.inf:
+            self.advance(until_s)
+        for _ in range(steps):
+            if self._advanced_s + self._config.publish_s > until_s:
+                return True
+            self.advance(self._advanced_s + self._config.publish_s)
+        return False
+
     def tick(self, now_s: float) -> tuple[ModelForecast, ...]:
         """All forecasts, when they are due (every ``publish_s``), else none."""
         self.advance(now_s)

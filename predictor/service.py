@@ -66,7 +66,6 @@ class PredictorService:
         self._forecasts = ports.forecasts
         self._publish_s = publish_s
         self._place = _BEGINNING
-        self._replayed_s = float("-inf")
         self._published_at_s = float("-inf")
         self._renewed_at_s = float("-inf")
         self._unsent: dict[ModelId, ModelForecast] = {}
@@ -108,15 +107,9 @@ class PredictorService:
 
         Older history than ``learn_from_s`` is only counted, which takes microseconds an event.
         """
-        if self._replayed_s < learn_from_s:
-            self._replayed_s = learn_from_s
         until_s = min(until_s, self._clock.now_s())
-        steps = 0
-        while self._replayed_s + self._publish_s <= until_s:
-            self._replayed_s += self._publish_s
-            self._engine.advance(self._replayed_s)
-            steps += 1
-            if steps % _STEPS_AT_ONCE == 0:
+        if until_s >= learn_from_s:
+            while not self._engine.pass_time(until_s, steps=_STEPS_AT_ONCE):
                 await self._clock.sleep(0.0)
 
     async def _follow(self) -> None:
