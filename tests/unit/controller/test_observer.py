@@ -1,0 +1,164 @@
+"""Polls of a LocalAI in memory: what is told, how often, and what a fault does."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from contracts.config import ModelProfile
+from contracts.errors import Permanent, Transient
+from contracts.events import NodeLost
+from contracts.ids import ModelId
+from controller.observer import CATALOGUE_EVERY, Catalogue, Observer
+from simulator.clock import VirtualClock
+from simulator.memory_ports import MemoryModelServer
+from tests.worlds import MIB, NODE, A, B
+
+POLL_S = 5.0
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.clock = VirtualClock(1000.0)
+        self.server = MemoryModelServer(
+            self.clock,
+            {A: 5.0, B: 5.0},
+            footprint_bytes={A: 10 * MIB},
+            aliases={"best": A},
+            memory_total_bytes=30 * MIB,
+            model_limit=3,
+        )
+        self.told: list[Any] = []
+        self.catalogues: list[Catalogue] = []
+        self.profile: ModelProfile | None = None
+        self.asked: list[ModelId] = []
+        self.running: asyncio.Task[None] | None = None
+        numbers = itertools.count()
+
+        async def declared(node, model):
+            self.asked.append(model)
+            return self.profile
+
+        self.observer = Observer(
+            NODE,
+            self.server,
+            clock=self.clock,
+            poll_s=POLL_S,
+            stamp=lambda: {
+                "event_id": f"e{next(numbers)}",
+                "at_s": self.clock.now_s(),
+                "source": "ctl",
+            },
+            emit=self.told.append,
+            listed=self.catalogues.append,
+            declared=declared,
+        )
+
+    async def go(self, seconds):
+        """Let it look for so long; the first time it begins."""
+        if self.running is None:
+            self.running = asyncio.create_task(self.observer.run())
+        await self.clock.advance(seconds)
+
+    def kinds(self):
+        return [type(event).__name__ for event in self.told]
+
+
+@pytest.fixture
+async def watch():
+    watch = Watch()
+    yield watch
+    assert watch.running is not None
+    watch.running.cancel()
+    await asyncio.gather(watch.running, return_exceptions=True)
+
+
+async def test_a_poll_says_what_localai_says(watch):
+    watch.server.resident = {A}
+    await watch.go(0.0)
+    (seen,) = watch.told
+    assert (seen.node, seen.at_s, seen.resident) == (NODE, 1000.0, (A,))
+    assert seen.memory_total_bytes == 30 * MIB
+    assert seen.memory_used_bytes == 10 * MIB
+    assert seen.model_limit == 3
+
+
+async def test_each_five_seconds_and_the_list_every_sixth_time(watch):
+    await watch.go(POLL_S * 2 * CATALOGUE_EVERY - 0.1)
+    assert len(watch.told) == 2 * CATALOGUE_EVERY
+    assert len(watch.catalogues) == 2
+    (found, _) = watch.catalogues
+    assert (found.node, found.models, found.aliases) == (NODE, (A, B), {"best": A})
+    assert found.footprints == {A: 10 * MIB}
+
+
+async def test_a_poll_is_dated_by_its_beginning(watch, monkeypatch):
+    await watch.go(0.0)
+    report = watch.server.report
+
+    async def slow():
+        await watch.clock.sleep(2.0)
+        return await report()
+
+    monkeypatch.setattr(watch.server, "report", slow)
+    await watch.go(POLL_S + 2.0)
+    assert [event.at_s for event in watch.told] == [1000.0, 1005.0]
+
+
+async def test_looking_at_once_reads_the_list_too(watch):
+    await watch.go(1.0)
+    watch.server.load_s["new"] = 1.0
+    watch.observer.look_now()
+    await watch.go(0.0)
+    assert len(watch.told) == 2
+    assert "new" in watch.catalogues[-1].models
+    await watch.go(POLL_S)
+    assert len(watch.told) == 3
+
+
+async def test_each_model_is_asked_about_once(watch):
+    watch.profile = ModelProfile(model=A, target_s=1.0)
+    await watch.go(POLL_S * 2 * CATALOGUE_EVERY)
+    assert watch.asked == [A, B]
+    assert watch.catalogues[-1].profiles == {A: watch.profile, B: watch.profile}
+
+
+async def test_a_model_that_cannot_be_described_is_listed_all_the_same(watch, monkeypatch):
+    async def refuse(model):
+        raise Permanent("no such model")
+
+    monkeypatch.setattr(watch.server, "estimate_footprint_bytes", refuse)
+    await watch.go(0.0)
+    (found,) = watch.catalogues
+    assert (found.models, found.footprints, found.profiles) == ((A, B), {}, {})
+    assert watch.kinds() == ["NodeObserved"]
+
+
+async def test_a_fault_is_told_once_and_so_is_its_end(watch):
+    await watch.go(0.0)
+    watch.server.fault = Transient("gone")
+    await watch.go(3 * POLL_S)
+    assert watch.kinds() == ["NodeObserved", "NodeLost"]
+    assert isinstance(watch.told[1], NodeLost)
+    assert (watch.told[1].node, watch.told[1].error) == (NODE, "gone")
+    watch.server.fault = None
+    await watch.go(POLL_S)
+    assert watch.kinds() == ["NodeObserved", "NodeLost", "NodeObserved"]
+
+
+async def test_after_a_fault_the_list_is_read_anew(watch):
+    await watch.go(0.0)
+    watch.server.fault = Transient("gone")
+    await watch.go(POLL_S)
+    watch.server.fault = None
+    await watch.go(POLL_S)
+    assert len(watch.catalogues) == 2
+
+
+async def test_a_refusal_is_a_fault_like_any_other(watch):
+    watch.server.fault = Permanent("wrong key")
+    await watch.go(0.0)
+    assert watch.kinds() == ["NodeLost"]
