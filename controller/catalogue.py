@@ -38,9 +38,8 @@ def with_catalogue(
         if status.node != node or name in listed or status.residency in OCCUPIES_MEMORY
     }
     for name in listed:
-        status = merged.get(name) or ModelStatus(
-            model=name, node=node, residency_since_s=world.taken_at_s
-        )
+        # Nothing is known of it yet, so that the poll that listed it may say where it is.
+        status = merged.get(name) or ModelStatus(model=name, node=node)
         profile = profiles.get(name)
         footprint = status.footprint_bytes or footprints.get(name)
         if footprint is None and profile is not None:

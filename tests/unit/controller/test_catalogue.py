@@ -7,7 +7,7 @@ import pytest
 from contracts.config import ModelProfile
 from contracts.events import PriorityClass
 from contracts.ids import NodeId
-from contracts.world import Mode, NodeStatus, Residency, Sla
+from contracts.world import Mode, ModelStatus, NodeStatus, Residency, Sla
 from controller.catalogue import (
     declared_slas,
     with_catalogue,
@@ -25,6 +25,7 @@ from tests.worlds import (
     completed,
     dispatched,
     model,
+    observed,
     received,
     world,
 )
@@ -37,9 +38,12 @@ def listed(w, *names, profiles=None, footprints=None, node=NODE):
 class TestCatalogue:
     def test_new_models_come_in_cold(self):
         w = listed(world(now_s=100.0), A)
-        assert w.models[A].residency is Residency.COLD
-        assert (w.models[A].node, w.models[A].residency_since_s) == (NODE, 100.0)
-        assert w.models[A].footprint_bytes is None
+        assert w.models[A] == ModelStatus(model=A, node=NODE, residency=Residency.COLD)
+
+    def test_the_poll_that_listed_a_model_says_whether_it_is_resident(self):
+        # the poll began at 99 s, before the list was read
+        w = fold(listed(world(now_s=100.0), A), observed(99.0, A))
+        assert w.models[A].residency is Residency.HOT
 
     def test_a_node_that_is_new_comes_in_as_not_seen_yet(self):
         other = NodeId("other")
