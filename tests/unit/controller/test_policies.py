@@ -249,6 +249,12 @@ class TestExpectedLoss:
         )
         assert [c.gain for c in found] == [0.0, 0.0]
 
+    def test_the_aim_reaches_the_horizon_beyond_the_load(self):
+        # of a hazard of 3 that is spread over 60 to 80 s, 8 / 20 lie before 8 + 60 = 68 s
+        w = world(model(A))
+        (candidate,) = self.policy.candidates(context(w, curve(A, {80: 3.0})), w.on_node(NODE))
+        assert candidate.gain == pytest.approx(8 * -math.expm1(-3.0 * 8 / 20))
+
     def test_a_load_shorter_than_the_target_is_worth_it_at_once(self):
         w = world(model(A, load_s=1.0))
         (candidate,) = self.policy.candidates(context(w, curve(A, {1: 3.0})), w.on_node(NODE))
