@@ -24,6 +24,8 @@ SMALL = [
     for letter in "abcdefghijklmnop"
 ]
 
+SLOW = [{"name": name, "footprint_mb": 10, "load_s": 20} for name in ("slow", "slow-too")]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Deployments live longer than a test, so all tests share their event loop."""
@@ -52,5 +54,5 @@ async def office() -> AsyncIterator[Deployment]:
 
     Tests share it: each leaves it active, with nothing pinned.
     """
-    async with deployed([*CHATS, *SMALL], capacity_mb=9500) as deployment:
+    async with deployed([*CHATS, *SMALL, *SLOW], capacity_mb=9500) as deployment:
         yield deployment
