@@ -79,7 +79,7 @@ class Recipe:
         # A session begun in an hour may reach into the next: start two hours early.
         hour = int(from_s // HOUR_S) - 2
         waiting: list[RecipeRequest] = []
-        while hour * HOUR_S < until_s or waiting:
+        while True:
             for caller in self.callers:
                 for request in _hour_of(caller, hour, self.seed):
                     heapq.heappush(waiting, request)
