@@ -23,7 +23,10 @@ _LOCALAI_LRU = LocalAILru()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoreboard:
-    """Counts since the first start. ``dispatched``: requests that reached LocalAI."""
+    """Counts since the first start, of the requests that both sides can be judged by.
+
+    One for a model that nobody lists is cold on neither side, and would make ours look better.
+    """
 
     dispatched_requests: int = 0
     cold_requests: int = 0
@@ -47,22 +50,21 @@ class Scoreboard:
         self, event: RequestDispatched, world: WorldSnapshot, config: PlannerConfig
     ) -> Scoreboard:
         """What really happened, by the gateway's own word, and the shadow's turn at the same."""
-        after = replace(
-            self,
-            dispatched_requests=self.dispatched_requests + 1,
-            cold_requests=self.cold_requests + event.cold,
-        )
         status = world.models.get(event.model) if event.model is not None else None
         limit = None if status is None else _localai_limit(world, status.node, config)
         if status is None or limit is None:
-            return after
+            return self
         shadow = self.shadow.arrived(
             status.model,
             event.at_s - event.queue_wait_s,
             load_s=expected_load_s(status),
             limit=limit,
         )
-        return replace(after, shadow=shadow)
+        return Scoreboard(
+            dispatched_requests=self.dispatched_requests + 1,
+            cold_requests=self.cold_requests + event.cold,
+            shadow=shadow,
+        )
 
     def figures(self) -> Mapping[str, Mapping[str, float]]:
         """By policy, for the snapshot store."""

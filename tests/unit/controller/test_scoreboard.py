@@ -38,15 +38,22 @@ def test_localai_keeps_no_reserve():
     assert score(*sent, cfg=config(reserve_ratio=0.5)).shadow.cold_starts == 2
 
 
-def test_without_a_known_model_or_its_limit_only_ours_is_counted():
+def test_without_a_known_model_or_its_limit_a_request_counts_on_neither_side():
     unknown = ((ModelId("x"), 100.0, True), (None, 101.0, True))
     for board in (
         score(*unknown),
         score((A, 100.0, True), (A, 101.0, True), w=world(model(A), mb=None)),
         score((A, 100.0, True), (A, 101.0, True), w=world(model(A), model(B, mb=None))),
     ):
-        assert board.figures()[OURS] == {"arrivals": 2, "cold_starts": 2}
-        assert board.figures()[LOCALAI]["arrivals"] == 0
+        assert board == Scoreboard()
+
+
+def test_requests_for_models_that_are_not_there_do_not_make_our_share_smaller():
+    board = score((A, 100.0, True), (ModelId("x"), 101.0, False), (None, 102.0, False))
+    assert board.figures() == {
+        OURS: {"arrivals": 1, "cold_starts": 1},
+        LOCALAI: {"arrivals": 1, "cold_starts": 1, "loads": 1},
+    }
 
 
 def test_it_goes_on_from_what_was_published():
