@@ -23,7 +23,13 @@ from contracts.errors import Invalid
 from contracts.ids import ModelId
 
 MIB = 1024**2
-_MAX_SERVICE_S = 120.0
+MAX_TIME_S = 1e10
+"""The latest time a trace may have: any calendar's seconds, but neither milliseconds nor noise."""
+
+MAX_SERVICE_S = 86_400.0
+"""The longest request a trace may have: a day."""
+
+_GENTD26_SERVICE_S = 120.0
 _NORMAL = NormalDist()
 
 
@@ -79,7 +85,7 @@ def load_workload(name: str, trace: Path) -> Workload:
     try:
         lines = dict(_lines(trace))
     except _UNREADABLE as error:
-        raise Invalid(f"{trace}: cannot be read: {error}") from error
+        raise Invalid(f"{trace}: cannot be read: {_why_unread(error)}") from error
     if not lines:
         raise Invalid(f"{trace}: no rows after the header")
     try:
@@ -102,9 +108,11 @@ def guess_workload(trace: Path) -> str:
     """
     try:
         with _open(trace) as file:
-            header = frozenset(file.readline().strip().split(","))
+            header = frozenset(filter(None, file.readline().strip().split(",")))
     except _UNREADABLE as error:
-        raise Invalid(f"{trace}: cannot be read: {error}") from error
+        raise Invalid(f"{trace}: cannot be read: {_why_unread(error)}") from error
+    if not header:
+        raise Invalid(f"{trace}: is empty; a plain trace begins with the line t_s,model,service_s")
     for columns, name in _COLUMNS:
         if columns <= header:
             return name
@@ -140,10 +148,16 @@ def _misfit(name: str, line: int, row: dict[str, str]) -> str | None:
     return None
 
 
+def _why_unread(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error)
+
+
 def _open(trace: Path) -> io.TextIOBase:
     if trace.suffix == ".gz":
-        return gzip.open(trace, "rt", encoding="utf-8", newline="")
-    return trace.open(encoding="utf-8", newline="")
+        return gzip.open(trace, "rt", encoding="utf-8-sig", newline="")
+    return trace.open(encoding="utf-8-sig", newline="")
 
 
 def _lines(trace: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -186,19 +200,39 @@ def _workload(
 
 
 def _checked(arrival: Arrival) -> Arrival:
-    if not (math.isfinite(arrival.at_s) and arrival.at_s >= 0.0):
-        raise ValueError(f"time {arrival.at_s:g} s: must be a number from 0 on")
-    if not (math.isfinite(arrival.service_s) and arrival.service_s >= 0.0):
-        raise ValueError(f"service time {arrival.service_s:g} s: must be a number from 0 on")
+    if not 0.0 <= arrival.at_s <= MAX_TIME_S:
+        raise ValueError(f"time {arrival.at_s:g} s: must be a number from 0 to {MAX_TIME_S:g}")
+    if not 0.0 <= arrival.service_s <= MAX_SERVICE_S:
+        raise ValueError(
+            f"service time {arrival.service_s:g} s: must be a number from 0 to {MAX_SERVICE_S:g}"
+        )
     if not arrival.model:
         raise ValueError("the model has no name")
     return arrival
 
 
+def _number(row: dict[str, str], column: str) -> float:
+    text = row[column]
+    try:
+        return float(text)
+    except (TypeError, ValueError):  # a short row has None in its last columns
+        raise ValueError(f"{column} {text or ''!r}: must be a number") from None
+
+
+def _whole(row: dict[str, str], column: str) -> int:
+    text = row[column]
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        raise ValueError(f"{column} {text or ''!r}: must be a whole number") from None
+
+
 def _gentd26(rows: list[dict[str, str]]) -> Workload:
     arrivals = (
         Arrival(
-            float(row["t_s"]), ModelId(row["model"]), min(_MAX_SERVICE_S, float(row["service_s"]))
+            _number(row, "t_s"),
+            ModelId(row["model"]),
+            min(_GENTD26_SERVICE_S, _number(row, "service_s")),
         )
         for row in rows
     )
@@ -212,17 +246,17 @@ def _gentd26(rows: list[dict[str, str]]) -> Workload:
 def _azure_fn(rows: list[dict[str, str]]) -> Workload:
     per_day: dict[str, int] = defaultdict(int)
     for row in rows:
-        per_day[row["model"]] += int(row["count"])
+        per_day[row["model"]] += _whole(row, "count")
     kept = set(sorted(name for name, count in per_day.items() if count <= 600)[:60])
     arrivals = (
         Arrival(
-            60 * int(row["minute"]) + 60 * drawn_ratio(f"{key}:t"),
+            60 * _whole(row, "minute") + 60 * drawn_ratio(f"{key}:t"),
             ModelId(row["model"]),
             drawn_service_s(key),
         )
         for row in rows
         if row["model"] in kept
-        for j in range(int(row["count"]))
+        for j in range(_whole(row, "count"))
         for key in (f"{row['model']}:{row['minute']}:{j}",)
     )
     return _workload("azure-fn", arrivals, _common_model)
@@ -231,18 +265,18 @@ def _azure_fn(rows: list[dict[str, str]]) -> Workload:
 def _servegen(rows: list[dict[str, str]]) -> Workload:
     window_s = 600.0
     days_14_s = 14 * 86400.0
-    first_s = min(float(row["t_start_s"]) for row in rows)
+    first_s = min(_number(row, "t_start_s") for row in rows)
     mean_rate: dict[str, float] = defaultdict(float)
     for row in rows:
-        mean_rate[row["client"]] += float(row["rate_per_s"]) * window_s / days_14_s
+        mean_rate[row["client"]] += _number(row, "rate_per_s") * window_s / days_14_s
     thinning = {
         client: min(rate, 1 / 600) / rate if rate > 0 else 0.0 for client, rate in mean_rate.items()
     }
     arrivals = []
     for row in rows:
-        client, start_s = row["client"], float(row["t_start_s"]) - first_s
+        client, start_s = row["client"], _number(row, "t_start_s") - first_s
         window = int(start_s // window_s)
-        expected = window_s * float(row["rate_per_s"]) * thinning[client]
+        expected = window_s * _number(row, "rate_per_s") * thinning[client]
         for j in range(math.floor(expected + drawn_ratio(f"{client}:{window}"))):
             key = f"{client}:{window}:{j}"
             at_s = start_s + window_s * drawn_ratio(f"{key}:t")
@@ -252,7 +286,8 @@ def _servegen(rows: list[dict[str, str]]) -> Workload:
 
 def _plain(rows: list[dict[str, str]]) -> Workload:
     arrivals = (
-        Arrival(float(row["t_s"]), ModelId(row["model"]), float(row["service_s"])) for row in rows
+        Arrival(_number(row, "t_s"), ModelId(row["model"]), _number(row, "service_s"))
+        for row in rows
     )
     return _workload("csv", arrivals, _common_model)
 

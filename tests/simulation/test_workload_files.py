@@ -159,8 +159,19 @@ class TestGuess:
         with pytest.raises(Invalid, match=r"trace.csv: columns a, b fit no workload"):
             guess_workload(path)
 
+    def test_a_byte_order_mark_is_no_part_of_the_first_column(self, write):
+        path = write("\ufefft_s,model,service_s\n1,m,1\n")
+        assert guess_workload(path) == "csv"
+        assert load_workload("csv", path).arrivals == (Arrival(1.0, ModelId("m"), 1.0),)
+
+    def test_an_empty_file(self, write):
+        with pytest.raises(Invalid, match=r"trace.csv: is empty; a plain trace begins with"):
+            guess_workload(write(""))
+
     def test_a_file_that_cannot_be_read(self, tmp_path):
-        with pytest.raises(Invalid, match=r"missing\.csv: cannot be read"):
+        with pytest.raises(
+            Invalid, match=r"missing\.csv: cannot be read: no such file or dir[a-z]*$"
+        ):
             guess_workload(tmp_path / "missing.csv")
 
 
@@ -179,7 +190,11 @@ class TestMisfits:
         [
             ("csv", "t_s,model,service_s\n1,m,1\n2,m,often\n", "line 3: does not fit .*'often'"),
             ("csv", "t_s,model\n1,m\n", "line 2: workload csv needs a column 'service_s'"),
-            ("csv", "t_s,model,service_s\n1,m\n", "line 2: does not fit"),
+            ("csv", "t_s,model,service_s\n1,m\n", "line 2: .*service_s '': must be a number"),
+            ("csv", "t_s,model,service_s\n1e300,m,1\n", "line 2: .*time 1e\\+300 s"),
+            ("csv", "t_s,model,service_s\n1795987401000,m,1\n", "line 2: .*from 0 to 1e\\+10"),
+            ("csv", "t_s,model,service_s\n1,m,1e300\n", "line 2: .*service time 1e\\+300 s"),
+            ("azure-fn", "minute,count,model\n0,1,f\n0,1\n", "line 3: "),
             ("csv", "t_s,model,service_s\nnan,m,1\n", "line 2: .*time nan s: must be a number"),
             ("csv", "t_s,model,service_s\n-1,m,1\n", "line 2: .*time -1 s"),
             ("csv", "t_s,model,service_s\n1,m,inf\n", "line 2: .*service time inf s"),
