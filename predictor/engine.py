@@ -51,6 +51,7 @@ class PredictorEngine:
     def __init__(self, config: PredictorConfig, *, signals: bool = True) -> None:
         self._config = config
         self._rows: OrderedDict[ModelId, int] = OrderedDict()
+        self._names: dict[int, ModelId] = {}
         self._free: list[int] = []
         self._room = min(_FIRST_ROWS, config.max_models)
         self._rates = DecayedRates(self._room)
@@ -169,8 +170,11 @@ class PredictorEngine:
         return bool(self._touched)
 
     def renewals(self, now_s: float) -> tuple[ModelForecast, ...]:
-        """Fresh forecasts of the models that something came for since they were last given."""
-        models = tuple(model for model in self._touched if model in self._rows)
+        """Fresh forecasts of the models for which something has changed since they were given.
+
+        Those that a request came for, and those that tend to follow such a one.
+        """
+        models = tuple(self._touched)
         self._touched.clear()
         return self._forecasts(models, now_s)
 
@@ -196,7 +200,8 @@ class PredictorEngine:
         row = self._row(model)
         self._touched[model] = None
         self._rates.add(row, at_s)
-        self._next_use.arrive(row, at_s)
+        for follower in self._next_use.arrive(row, at_s):
+            self._touched[self._names[follower]] = None
         if self._demand is not None:
             self._demand.add(row, at_s)
 
@@ -271,10 +276,12 @@ class PredictorEngine:
             row = len(self._rows)
             self._make_room(row)
         self._rows[model] = row
+        self._names[row] = model
         return row
 
     def _drop(self, model: ModelId) -> int:
         row = self._rows.pop(model)
+        del self._names[row]
         self._rates.clear(row)
         self._next_use.clear(row)
         if self._demand is not None:

@@ -142,23 +142,30 @@ class NextUseForecaster:
             floor_brier=None if brier is None else brier[1],
         )
 
-    def arrive(self, row: int, at_s: float) -> None:
-        """A request came for ``row``. A straggler changes nothing: its gap is split already."""
+    def arrive(self, row: int, at_s: float) -> tuple[int, ...]:
+        """A request came for ``row``.
+
+        Returns
+        -------
+        tuple of int
+            Other rows that it lets expect, whose curves it has changed.
+        """
         for sample in self._samples:
             if at_s >= sample.made_s:
                 sample.next_s[row] = min(float(sample.next_s[row]), at_s)
         last_s = float(self._last_s[row])
         if at_s < last_s:
-            return
-        self._experts.arrive(row, at_s, None if math.isnan(last_s) else at_s - last_s)
+            self._experts.straggle(row, at_s)
+            return ()
         self._last_s[row] = at_s
+        return self._experts.arrive(row, at_s, None if math.isnan(last_s) else at_s - last_s)
 
     def advance(self, rows: Rows, now_s: float) -> None:
         """Renew what the models of ``rows`` share, and learn whom to believe.
 
         What happens at the very end of a look may be told after it: so it is settled later.
         """
-        self._experts.advance(now_s)
+        self._experts.advance(rows, now_s)
         if now_s >= self._population_s + _POPULATION_S:
             self._population_s = now_s
             self._experts.refresh_population(rows)

@@ -229,6 +229,42 @@ def test_what_something_came_for_is_renewed_once(received: Received) -> None:
     assert engine.renewals(START_S + 1.0) == ()
 
 
+def test_who_follows_a_model_is_renewed_with_it(received: Received) -> None:
+    engine = curves_only()
+    for call in range(20):
+        engine.observe(received("speech", START_S + 500.0 * call))
+        engine.observe(received("chat", START_S + 500.0 * call + 4.0))
+    engine.tick(START_S + 9_990.0)
+    before = curve(engine, CHAT, START_S + 9_990.0)
+    engine.observe(received("speech", START_S + 10_000.0))
+    after = {forecast.model: forecast.next_use for forecast in engine.renewals(START_S + 10_000.0)}
+
+    assert set(after) == {CHAT, ModelId("speech")}
+    next_use = after[CHAT]
+    assert next_use is not None
+    assert next_use.cumulative_hazard[6] > before.cumulative_hazard[6]
+
+
+def test_more_ids_than_it_keeps_are_forgotten_oldest_first(received: Received) -> None:
+    engine = curves_only()
+    for number in range(66_000):
+        engine.observe(replace(intent(START_S), event_id=str(number)))
+    engine.observe(replace(intent(START_S), event_id="65999"))
+    engine.observe(replace(intent(START_S), event_id="0"))
+
+    assert engine.doubled == 1
+
+
+def test_room_grows_with_the_models_while_their_outcomes_are_awaited(received: Received) -> None:
+    engine = PredictorEngine(PredictorConfig(max_models=300))
+    for number in range(200):
+        engine.observe(received(f"m{number}", START_S + number))
+        engine.tick(START_S + number)
+
+    assert len(engine.tick(START_S + 300.0)) == 200
+    assert engine.forgotten == 0
+
+
 def test_a_doubled_event_counts_once(received: Received) -> None:
     once, twice = curves_only(), curves_only()
     for call in range(10):
