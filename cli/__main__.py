@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from cli.usage import UsageError, usage_line
 from contracts.errors import HeadstartError, Invalid
 
 INVALID_EXIT = 2
@@ -34,12 +35,17 @@ _COMPLETION_VARIABLE = "_HEADSTART_COMPLETE"
 
 def main() -> None:
     """Run the command line; an expected failure is one line on standard error."""
+    arguments = sys.argv[1:]
     try:
-        build_app(sys.argv[1:])(prog_name="headstart")
+        code = build_app(arguments)(prog_name="headstart", standalone_mode=False)
+    except UsageError as error:
+        sys.stderr.write(f"{usage_line(error, arguments)}\n")
+        sys.exit(INVALID_EXIT)
     except HeadstartError as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"headstart: {line}\n")
         sys.exit(INVALID_EXIT if isinstance(error, Invalid) else FAILED_EXIT)
+    sys.exit(code or 0)
 
 
 def build_app(arguments: Sequence[str]) -> typer.Typer:
@@ -48,7 +54,12 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
     Only the module of the chosen subcommand is imported; the others are there by name and
     help alone. A subcommand whose module is not installed is left out.
     """
-    app = typer.Typer(name="headstart", no_args_is_help=True, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        name="headstart",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # its tables cut the names of options at 80 columns
+    )
     app.callback()(_root)
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     completing = _COMPLETION_VARIABLE in os.environ

@@ -20,7 +20,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 def register(app: typer.Typer) -> None:
     """Add ``headstart config`` with its subcommands."""
-    group = typer.Typer(no_args_is_help=True, help="Check and show the configuration.")
+    group = typer.Typer(
+        no_args_is_help=True, help="Check and show the configuration.", rich_markup_mode=None
+    )
     group.command("check")(check)
     group.command("show")(show)
     group.command("schema")(schema)

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from contracts.errors import Invalid
+
 MODULES = {
     "gateway": "api.gateway",
     "control": "api.control",
@@ -42,6 +44,8 @@ def serve(
     service: Annotated[Service, typer.Argument(help="Which; further options are the process's.")],
 ) -> None:
     """Replace this process, so that signals and exit codes are the service's own."""
+    if context.args and service is not Service.WORKERS:
+        raise Invalid(f"serve {service.value}: takes no options, but was given {context.args[0]}")
     command = [sys.executable, "-m", MODULES[service.value], *context.args]
     sys.stdout.flush()
     os.execv(sys.executable, command)  # noqa: S606 - no shell is wanted

@@ -17,7 +17,9 @@ def emulate(
     *,
     models: Annotated[Path, typer.Option(help="YAML or JSON file with the models.")],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8081,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+    ] = 8081,
     capacity_mb: Annotated[
         int | None, typer.Option(min=0, help="GPU memory in MiB; without it loads always fit.")
     ] = None,

@@ -120,19 +120,12 @@ def read_models(path: Path) -> tuple[EmulatedModel, ...]:
     Invalid
         When the file cannot be read or says something that makes no sense.
     """
-    try:
-        document = load_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, YAMLError, UnicodeDecodeError) as error:
-        raise Invalid(f"models file {path}: {error}") from error
-    return parse_models(document, where=str(path))
+    return parse_models(_read_yaml(path), where=str(path))
 
 
 def read_list(path: Path) -> tuple[dict[str, object], ...]:
     """The objects of a file that holds a list of them; Invalid when it does not."""
-    try:
-        document = load_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, YAMLError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path}: {error}") from error
+    document = _read_yaml(path)
     if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
         raise Invalid(f"{path}: expected a list of objects")
     return tuple(document)
@@ -142,6 +135,9 @@ def parse_models(document: object, *, where: str = "models") -> tuple[EmulatedMo
     """The models of a document that was read; Invalid when it makes no sense."""
     listed = document.get("models", document) if isinstance(document, Mapping) else document
     if isinstance(listed, Mapping):
+        wrong = [n for n, entry in listed.items() if not isinstance(entry, Mapping | None)]
+        if wrong:
+            raise Invalid(f"{where}: {wrong[0]}: expected a mapping with the model's fields")
         listed = [{"name": name, **(entry or {})} for name, entry in listed.items()]
     if not isinstance(listed, list) or not listed:
         raise Invalid(f"{where}: expected a list of models, or a mapping by name")
@@ -209,3 +205,13 @@ def _checked(key: str, value: object, *, where: str) -> object:
     if key == "tokens_per_s" and isinstance(value, int | float) and value <= 0:
         raise Invalid(f"{where}: {key} = {value!r}: must be above 0")
     return value
+
+
+def _read_yaml(path: Path) -> object:
+    try:
+        return load_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Invalid(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    except (YAMLError, UnicodeDecodeError) as error:
+        told = " ".join(str(error).split())  # YAML's errors draw the place, over several lines
+        raise Invalid(f"{path}: {told}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
@@ -125,3 +126,74 @@ def test_expected_failures_are_lines_on_standard_error(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "".join(f"headstart: {line}\n" for line in str(error).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            "confg",
+            "headstart: no such command 'confg'. Did you mean 'config'",
+        ),
+        ("config nope", "headstart config: no such command 'nope'; see headstart config --help"),
+        ("up --nope", "headstart up: no such option: --nope; see headstart up --help"),
+        ("up --localai", "headstart: option '--localai' requires an argument"),
+        ("demo --time-scale 99", "headstart demo: invalid value for '--time-scale': .*it is '99'"),
+        ("demo --time-scale=x", "headstart demo: invalid value for '--time-scale': .*it is 'x'"),
+        ("emulate --models m --port 99999", "headstart emulate: invalid value for '--port': .*"),
+        ("serve", "headstart serve: missing argument .*gateway, control"),
+        ("serve express", "headstart serve: invalid value .*'express' is not one of 'gateway'"),
+        ("serve gateway --nope", "headstart: serve gateway: takes no options, .* --nope"),
+        ("simulate --json=3", "headstart: option '--json' does not take a value"),
+    ],
+)
+def test_wrong_arguments_are_one_line_on_standard_error(
+    arguments: str,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["headstart", *arguments.split()])
+    with pytest.raises(SystemExit) as end:
+        command_line.main()
+    assert end.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert re.match(line, captured.err), captured.err
+
+
+@pytest.mark.parametrize("arguments", [[], ["config"]])
+def test_a_group_called_without_a_word_shows_what_it_has(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["headstart", *arguments])
+    with pytest.raises(SystemExit) as end:
+        command_line.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("Usage: headstart")
+
+
+@pytest.mark.parametrize("name", command_line.COMMANDS)
+def test_help_names_every_option_in_full(name: str) -> None:
+    code, output = run(name, "--help")
+    assert code == 0
+    assert "…" not in output
+    assert "--help" in output
+
+
+def test_the_exit_code_of_a_command_is_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(arguments: object) -> typer.Typer:
+        app = typer.Typer()
+
+        @app.command()
+        def end() -> None:
+            raise typer.Exit(7)
+
+        return app
+
+    monkeypatch.setattr(command_line, "build_app", build)
+    monkeypatch.setattr(sys, "argv", ["headstart"])
+    with pytest.raises(SystemExit) as end:
+        command_line.main()
+    assert end.value.code == 7

@@ -77,10 +77,25 @@ def test_files(tmp_path: Path):
     for read in (read_models, read_list):
         with pytest.raises(Invalid, match=r"models\.json"):
             read(path)
-        with pytest.raises(Invalid, match="No such file"):
+        with pytest.raises(Invalid, match="no such file"):
             read(tmp_path / "none")
     path.write_text("[1]")
     with pytest.raises(Invalid, match="expected a list of objects"):
         read_list(path)
     path.write_text('[{"kind": "x"}]')
     assert read_list(path) == ({"kind": "x"},)
+
+
+@pytest.mark.parametrize("read", [read_models, read_list])
+@pytest.mark.parametrize(
+    "content",
+    [None, b"**Models are ready**", b"models: [\n", b"\xff\xfe", b"", b"5", b"- 1\n", b"a: 5"],
+)
+def test_a_file_that_makes_no_sense_is_one_line_with_its_name(tmp_path: Path, read, content):
+    path = tmp_path / "models.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(Invalid) as caught:
+        read(path)
+    assert str(caught.value).count(str(path)) == 1
+    assert "\n" not in str(caught.value)
