@@ -129,6 +129,17 @@ def test_where_loads_come_one_at_a_time_the_products_rules_are_the_rules(policy)
     assert summed_up(policy, ours) == summed_up(policy, theirs)
 
 
+def test_one_that_goes_may_let_two_start_at_once():
+    a, b, c = (ModelId(name) for name in "abc")
+    models = {
+        name: WorkloadModel(model=name, size_mb=mb, load_s=10.0, parallel=1, slo_s=2.0)
+        for name, mb in ((a, 20_000), (b, 10_000), (c, 10_000))
+    }
+    arrivals = (Arrival(0.0, a, 30.0), Arrival(11.25, b, 1.0), Arrival(12.25, c, 1.0))
+    played = play("lru", Workload(name="two", models=models, arrivals=arrivals), engine=None)
+    assert [outcome.wait_s for outcome in played.outcomes] == [10.0, 38.75, 37.75]
+
+
 def test_every_known_policy_plays():
     jobs = cron_jobs(hours=0.5)
     for name in known_policies():

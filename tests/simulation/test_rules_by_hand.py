@@ -128,6 +128,12 @@ class TestTwoLoadSlots:
         played = run("lru", 20, *arrivals, models=[spec(D, mb=20)])
         assert waits(played) == [10.0, 39.0, 10.0, 51.0 + 10.0 - 13.0]
 
+    def test_one_that_goes_may_let_two_start(self):
+        # a holds all of 20 MB until 40; then b and c load side by side
+        arrivals = [(0.0, A, 30.0), (11.0, B, 1.0), (12.0, C, 1.0)]
+        played = run("lru", 20, *arrivals, models=[spec(A, mb=20)])
+        assert waits(played) == [10.0, 40.0 + 10.0 - 11.0, 40.0 + 10.0 - 12.0]
+
     def test_a_demand_that_finds_no_slot_evicts_nothing_yet(self):
         models = [spec(A, load_s=1.0)]
         arrivals = [(0.0, A, 1.0), (5.0, B, 1.0), (6.0, C, 1.0), (7.0, D, 1.0), (8.0, A, 1.0)]

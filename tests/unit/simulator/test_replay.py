@@ -94,8 +94,10 @@ class TestJudge:
         assert found.loads == 1
 
     def test_a_log_that_is_out_of_order_is_put_in_order(self):
-        requests = [sent("r1", 100.0), sent("r2", 119.0)]
-        assert judged(requests, reversed(self.LOG)) == judged(requests, self.LOG)
+        log = (*self.LOG, line("unloaded", 125.0))
+        requests = [sent("r1", 100.0), sent("r2", 119.0), sent("r3", 130.0)]
+        assert judged(requests, log).row.cold == pytest.approx(2 / 3)
+        assert judged(requests, reversed(log)) == judged(requests, log)
 
     def test_a_service_that_began_before_the_client_looked_at_its_clock_waited_nothing(self):
         assert judged([sent("r1", 108.6)], self.LOG).row.mean_wait_s == 0.0

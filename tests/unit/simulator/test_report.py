@@ -10,6 +10,7 @@ from simulator.report import closure, percentile, row
 def test_the_value_at_the_index_floor_of_share_times_n():
     values = [float(n) for n in range(10)]
     assert [percentile(values, share) for share in (0.0, 0.5, 0.95, 0.99)] == [0.0, 5.0, 9.0, 9.0]
+    assert percentile(values, 0.27) == 2.0
     assert percentile(values, 1.0) == 9.0
     assert percentile([3.0], 0.99) == 3.0
     assert math.isnan(percentile([], 0.5))
