@@ -400,9 +400,11 @@ class WaitingRoom:
 def _refusal(answer: LoadAnswer) -> Problem:
     if answer.reason is Reason.COOL_DOWN:
         return model_cooldown(answer.model, answer.message, answer.retry_after_s)
-    message = answer.message or f"The model {answer.model} cannot be served now"
+    message, why = answer.message, explain(answer.reason)
+    if why not in message:
+        message = f"{message or f'The model {answer.model} cannot be served now'}: {why}"
     return no_backend(
-        f"{message}: {explain(answer.reason)}.",
+        f"{message}.",
         retry_after_s=answer.retry_after_s,
         decision=answer.reason,
     )

@@ -229,6 +229,18 @@ async def test_a_refused_load_is_told_to_all_who_wait(kit, session, reason, stat
     assert not gateway.server.calls
 
 
+@pytest.mark.parametrize("message", ["", "cold", "cold: the node does not answer"])
+async def test_a_refusal_says_its_reason_once(kit, session, message):
+    gateway = await kit.start()
+    await gateway.publish(kit.table(kit.route("cold", kit.cold)))
+    waiting = post(session, gateway)
+    await kit.eventually(gateway.service.waiting)
+    await gateway.to_gateways.send(
+        LoadAnswer(model=COLD, accepted=False, reason=Reason.NODE_LOST, message=message)
+    )
+    assert (await waiting)[2].count(b"the node does not answer") == 1
+
+
 async def test_a_load_that_the_controller_does_not_schedule_passes(kit, session):
     gateway = await kit.start()
     await gateway.publish(kit.table(kit.route("cold", kit.cold)))
