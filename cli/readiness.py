@@ -25,24 +25,29 @@ async def until_ready(ready: Ready, pid: int) -> None:
 
 async def answers_200(url: str) -> bool:
     """Whether a GET of ``url`` is answered with 200 now; waits two seconds at most."""
+    return await answer_status(url) == 200
+
+
+async def answer_status(url: str, *, api_key: str | None = None) -> int | None:
+    """The status that a GET of ``url`` gets now; None: no answer within two seconds."""
     try:
         async with asyncio.timeout(_ANSWER_S):
-            return await _answers_200(url)
+            return await _status(url, api_key)
     except (OSError, TimeoutError, ValueError):
-        return False
+        return None
 
 
-async def _answers_200(url: str) -> bool:
+async def _status(url: str, api_key: str | None) -> int | None:
     place = urlsplit(url)
     secure = place.scheme == "https"
     port = place.port or (443 if secure else 80)
     reader, writer = await asyncio.open_connection(place.hostname, port, ssl=secure or None)
     try:
         path = place.path or "/"
-        writer.write(
-            f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n".encode()
-        )
+        key = f"Authorization: Bearer {api_key}\r\n" if api_key else ""
+        head = f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\n{key}Connection: close\r\n\r\n"
+        writer.write(head.encode())
         status = (await reader.readline()).split()
-        return len(status) > 1 and status[1] == b"200"
+        return int(status[1]) if len(status) > 1 else None
     finally:
         writer.close()

@@ -13,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from adapters.settings import Settings
+    from contracts.config import NodeConfig
 
 LocalAIUrl = Annotated[
     str | None, typer.Option("--localai", help="Where LocalAI is.", show_default=False)
@@ -27,6 +28,8 @@ Without = Annotated[
 Follow = Annotated[bool, typer.Option("--follow", help="Show the lines of all processes here.")]
 
 _NOT_YET = "  (does not answer yet)"
+_NO_KEY = "  (asks for a key: set localai.api_key or HEADSTART_LOCALAI__API_KEY)"
+_WRONG_KEY = "  (does not take the key of localai.api_key)"
 
 
 def register(app: typer.Typer) -> None:
@@ -92,7 +95,6 @@ async def _serve(
 
 async def _greeting(names: tuple[str, ...], settings: Settings) -> str:
     from adapters.redis_client import redact
-    from cli.readiness import answers_200
     from cli.services import control_url, gateway_url, redis_answers
 
     lines = []
@@ -100,9 +102,8 @@ async def _greeting(names: tuple[str, ...], settings: Settings) -> str:
         lines.append(f"gateway    {gateway_url(settings)}  (clients go here instead of LocalAI)")
     if "control" in names:
         lines.append(f"dashboard  {control_url(settings)}")
-    for node in settings.gateway_config().nodes:
-        answers = await answers_200(node.url.rstrip("/") + "/readyz")
-        lines.append(f"LocalAI    {node.url}{'' if answers else _NOT_YET}")
+    nodes = settings.gateway_config().nodes
+    lines += [f"LocalAI    {node.url}{await _remark(node)}" for node in nodes]
     if settings.redis_url is not None:
         answers = await redis_answers(settings.redis_url)
         lines.append(f"Redis      {redact(settings.redis_url)}{'' if answers else _NOT_YET}")
@@ -110,3 +111,15 @@ async def _greeting(names: tuple[str, ...], settings: Settings) -> str:
     lines.append(f"mode       {mode}, unless another was set on the dashboard")
     lines.append(f"logs       {settings.data_dir / 'logs'}")
     return "\n".join([*lines, "Ctrl-C ends all of it."])
+
+
+async def _remark(node: NodeConfig) -> str:
+    """What keeps LocalAI from being used, if anything does: it is ready for anybody, keys apart."""
+    from cli.readiness import answer_status, answers_200
+
+    url = node.url.rstrip("/")
+    if not await answers_200(f"{url}/readyz"):
+        return _NOT_YET
+    if await answer_status(f"{url}/v1/models", api_key=node.api_key) in (401, 403):
+        return _WRONG_KEY if node.api_key else _NO_KEY
+    return ""
