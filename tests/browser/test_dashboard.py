@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -181,6 +182,7 @@ async def test_the_mode_changes_only_after_a_yes(browser: Browser, control):
         await dialog.get_by_role("button", name="Observe only").click()
         await expect(page.locator("#mode-name")).to_have_text("Observe", timeout=10_000)
         await expect(page.locator("#banner")).to_contain_text("Observing")
+        await expect(page.locator("#versus")).not_to_contain_text("avoided")  # by nobody
         assert control.do(control.lively.settings.mode()) is Mode.OBSERVE
 
 
@@ -297,6 +299,23 @@ async def test_what_may_be_out_of_date_is_said(browser: Browser):
             banner = watched.page.locator("#banner")
             await expect(banner).to_contain_text("may be out of date", timeout=10_000)
             await expect(banner).to_contain_text("s old")
+    finally:
+        control.stop()
+
+
+async def test_a_localai_that_does_not_answer_is_said_and_not_taken_for_one_without_models(
+    browser: Browser,
+):
+    control = RunningControl(seeded=False).start()
+    try:
+        async with opened(browser, control.url) as watched:
+            lively = control.lively
+            nodes = {name: replace(node, alive=False) for name, node in lively.world.nodes.items()}
+            lively.world = replace(lively.world, nodes=nodes, models={})
+            control.do(lively.snapshots.put_world(lively.world))
+            banner = watched.page.locator("#banner")
+            await expect(banner).to_contain_text("LocalAI does not answer", timeout=10_000)
+            await expect(watched.page.locator("#models-empty")).to_contain_text("does not answer")
     finally:
         control.stop()
 

@@ -83,6 +83,10 @@ function bannerText() {
   }
   if (state.connection === "denied") return "Reading needs the admin key.";
   if (summary?.stale) return `This may be out of date: ${summary.stale_reason}.`;
+  const silent = state.nodes.filter((node) => !node.alive).map((node) => node.id);
+  if (silent.length) {
+    return `LocalAI does not answer (${silent.join(", ")}): it is not there, or asks for a key. The controller's log says more.`;
+  }
   if (summary?.mode === "observe") {
     return "Observing: decisions are recorded, nothing is loaded or unloaded by Headstart.";
   }
@@ -94,7 +98,7 @@ function asOf(summary) {
   return `As of ${format.moment(summary.now_s)}${fast}`;
 }
 
-on(["connection", "summary"], drawConnection);
+on(["connection", "summary", "nodes"], drawConnection);
 startHeadline();
 startChart();
 startSide();

@@ -28,7 +28,7 @@ function drawVersus(summary) {
     rows.push(bar(summary.mode === "observe" ? "As it is now" : "Headstart", comparison.our_cold_starts, share(comparison.our_cold_starts), most, "ours"));
     const name = POLICY_NAMES[comparison.policy] ?? comparison.policy;
     rows.push(bar(name, comparison.cold_starts, share(comparison.cold_starts), most, "theirs"));
-    rows.push(el("p", { class: "verdict" }, ...verdict(comparison)));
+    rows.push(el("p", { class: "verdict" }, ...verdict(comparison, summary.mode === "observe")));
   } else {
     rows.push(
       el("p", { class: "big" }, format.percent(summary.cold_ratio)),
@@ -51,7 +51,8 @@ function bar(name, value, share, most, kind) {
   );
 }
 
-function verdict(comparison) {
+function verdict(comparison, isObserving) {
+  if (isObserving) return ["Headstart orders nothing while it observes"];
   const avoided = comparison.avoided_cold_starts;
   if (avoided > 0) {
     const fewer = comparison.cold_starts ? ` – ${format.percent(avoided / comparison.cold_starts)} fewer` : "";

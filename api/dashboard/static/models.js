@@ -36,7 +36,13 @@ export function startModels() {
     orderedAt_ms = 0;
     draw();
   });
-  on(["models", "forecasts", "tick", "hello"], draw);
+  on(["models", "nodes", "forecasts", "tick", "hello"], draw);
+}
+
+function whyEmpty() {
+  if (state.summary?.stale) return "No model is known yet: waiting for the controller.";
+  if (state.nodes.some((node) => !node.alive)) return "No model is known yet: LocalAI does not answer.";
+  return "LocalAI lists no models.";
 }
 
 function draw() {
@@ -44,7 +50,7 @@ function draw() {
   const empty = $("models-empty");
   empty.hidden = names.length > 0;
   if (!names.length && state.modelsKnown) {
-    setText(empty, state.summary?.stale ? "No model is known yet: waiting for the controller." : "LocalAI lists no models.");
+    setText(empty, whyEmpty());
   }
   const hot = [...state.models.values()].filter((model) => model.residency === "hot").length;
   setText($("models-count"), names.length ? `${hot} of ${names.length} hot` : "");
