@@ -244,6 +244,22 @@ async def test_loads_and_unloads_are_told_to_the_controller(control: RunningCont
     assert [m.model for m in sent(control) if isinstance(m, UnloadRequested)] == [HOT]
 
 
+async def test_while_observing_a_load_is_refused_since_nobody_would_do_it(
+    control: RunningControl, session
+):
+    ask = Caller(session, control.url)
+    await ask("PUT", "/v1/mode", {"mode": "observe"})
+    told = len(sent(control))
+    for path in (f"/v1/models/{COLD}/load", f"/v1/models/{HOT}/unload"):
+        status, answer, _ = await ask("POST", path)
+        assert (status, answer["error"]["code"]) == (409, "observe_only")
+        assert "set the mode to active" in answer["error"]["message"]
+    assert (await ask("POST", f"/v1/models/{HOT}/load"))[0] == 200  # nothing would be done
+    assert len(sent(control)) == told
+    await ask("PUT", "/v1/mode", {"mode": "active"})
+    assert (await ask("POST", f"/v1/models/{COLD}/load"))[0] == 202
+
+
 async def test_a_pin_is_kept_told_and_guards_against_an_unload(control: RunningControl, session):
     ask = Caller(session, control.url)
     status, answer, _ = await ask("POST", f"/v1/models/{HOT}/pin")

@@ -13,7 +13,7 @@ from api.control.room import READ, WRITE, ControlRoom, Room, unknown_model
 from contracts.forecasts import HORIZONS_S
 from contracts.ids import ModelId
 from contracts.messages import LoadRequested, SettingsChanged, ToController, UnloadRequested
-from contracts.world import ModelStatus, Residency
+from contracts.world import Mode, ModelStatus, Residency
 
 router = APIRouter(tags=["models"])
 
@@ -69,7 +69,7 @@ async def get_model(room: Room, model: str) -> schemas.ModelView:
 
 @router.post("/v1/models/{model:path}/load", status_code=202, dependencies=WRITE)
 async def load_model(room: Room, model: str, response: Response) -> schemas.ActionView:
-    """Ask the controller to load a model; 200 if it is resident already."""
+    """Ask the controller to load a model; 200 if it is resident already, 409 while observing."""
     status = _commandable(room, model)
     if status.residency is Residency.HOT:
         response.status_code = 200
@@ -77,13 +77,17 @@ async def load_model(room: Room, model: str, response: Response) -> schemas.Acti
     if status.residency is Residency.LOADING:
         response.status_code = 200
         return _answer(status.model, "load", "already", "it is loading already")
+    _require_active(room)
     await _send(room, LoadRequested(model=status.model, at_s=room.clock.now_s()))
     return _answer(status.model, "load", "accepted", "the controller was asked to load it")
 
 
 @router.post("/v1/models/{model:path}/unload", status_code=202, dependencies=WRITE)
 async def unload_model(room: Room, model: str, response: Response) -> schemas.ActionView:
-    """Ask the controller to unload a model once nothing is in flight; 200 if it is cold."""
+    """Ask the controller to unload a model once nothing is in flight.
+
+    200 if it is cold, 409 while it is pinned or Headstart observes.
+    """
     status = _commandable(room, model)
     if status.residency in (Residency.COLD, Residency.FAILED):
         response.status_code = 200
@@ -91,8 +95,9 @@ async def unload_model(room: Room, model: str, response: Response) -> schemas.Ac
     pins = await room.ask(room.ports.settings.pins())
     if status.model in pins or room.board.is_pinned(status):
         raise _conflict(f'"{status.model}" is pinned: unpin it first', "model_pinned")
+    _require_active(room)
     await _send(room, UnloadRequested(model=status.model, at_s=room.clock.now_s()))
-    wait = f" after {status.in_flight} requests in flight" if status.in_flight else ""
+    wait = " when nothing is in flight" if status.in_flight else ""
     return _answer(
         status.model, "unload", "accepted", f"the controller was asked to unload it{wait}"
     )
@@ -156,6 +161,18 @@ def _commandable(room: ControlRoom, name: str) -> ModelStatus:
             retry_after_s=5.0,
         )
     return status
+
+
+def _require_active(room: ControlRoom) -> None:
+    """Raise ApiError (409) where the controller would hear the command and do nothing."""
+    world, _ = room.world()
+    if (room.board.mode_wanted or world.mode) is Mode.OBSERVE:
+        raise ApiError(
+            409,
+            "invalid_request_error",
+            "Headstart only observes, and would not do it: set the mode to active first",
+            code="observe_only",
+        )
 
 
 async def _send(room: ControlRoom, message: ToController) -> None:
