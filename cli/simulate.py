@@ -65,12 +65,7 @@ def simulate(
             raise Invalid(f"--policy {name!r}: known are {', '.join(known_policies())}")
     capacities = [_whole_mb(text) for text in _listed("--capacity-mb", capacity_mb)]
     whole = load_workload(workload or guess_workload(trace), trace)
-    until_s = float("inf") if minutes is None else from_s + 60.0 * minutes
-    part = replace(whole, arrivals=whole.between(from_s, until_s))
-    if not part.arrivals:
-        last_s = whole.arrivals[-1].at_s
-        length = "" if minutes is None else f" for {minutes:g} min"
-        raise Invalid(f"no request from {from_s:g} s{length}; the last is at {last_s:g} s")
+    part = replace(whole, arrivals=whole.part(from_s, minutes))
     before = replace(whole, arrivals=() if cold else whole.between(0.0, from_s))
     rows = _rows(part, before, policies, capacities, reserve)
     result = {"workload": whole.name, "rows": rows, "seed": None}

@@ -70,6 +70,24 @@ class Workload:
         """The requests with ``from_s`` <= time < ``until_s``."""
         return tuple(a for a in self.arrivals if from_s <= a.at_s < until_s)
 
+    def part(self, from_s: float, minutes: float | None) -> tuple[Arrival, ...]:
+        """The requests of so many minutes from ``from_s`` on; None: of all the rest.
+
+        Raises
+        ------
+        Invalid
+            There is none; says when there are any.
+        """
+        found = self.between(from_s, math.inf if minutes is None else from_s + 60.0 * minutes)
+        if not found:
+            length = "" if minutes is None else f" for {minutes:g} min"
+            first_s, last_s = self.arrivals[0].at_s, self.arrivals[-1].at_s
+            raise Invalid(
+                f"no request from {from_s:.12g} s{length}; the first is at {first_s:.12g} s, "
+                f"the last at {last_s:.12g} s (--from says where to begin)"
+            )
+        return found
+
 
 def load_workload(name: str, trace: Path) -> Workload:
     """Read ``trace`` as the workload ``name`` (see ``WORKLOADS``).

@@ -226,3 +226,15 @@ class TestMisfits:
         for harm in (whole[:-20], whole[:20] + b"\xff" * 8 + whole[28:]):
             damaged.write_bytes(harm)
             self.refused("csv", damaged, "cannot be read")
+
+
+def test_a_part_without_a_request_says_when_there_are_any(write):
+    """Such as a log whose times are those of the calendar."""
+    path = write("t_s,model,service_s\n1795987401,m,1\n1795991501,m,1\n")
+    workload = load_workload("csv", path)
+    for minutes in (60.0, None):
+        assert workload.part(1795987401.0, minutes)[0] == workload.arrivals[0]
+    with pytest.raises(
+        Invalid, match=r"first is at 1795987401 s, the last at 1795991501 s .--from"
+    ):
+        workload.part(0.0, 60.0)

@@ -147,7 +147,7 @@ def test_a_closure_that_is_none_shows_as_a_dash(headstart, trace):
         (("--capacity-mb", "-5"), "--capacity-mb '-5': must be"),
         (("--capacity-mb", "²"), "--capacity-mb '²': must be"),
         (("--capacity-mb", "500"), "capacity of 500 MB does not hold"),
-        (("--from", "99999"), "no request from 99999 s; the last is at 1740 s"),
+        (("--from", "99999"), "no request from 99999 s; the first is at 0 s, the last at 1740 s"),
         (("--from", "1741", "--minutes", "2"), "no request from 1741 s for 2 min"),
         (("--workload", "servegen"), "line 2: workload servegen needs a column"),
         (("--workload", "other"), "unknown workload 'other'; known are"),
