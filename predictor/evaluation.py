@@ -204,6 +204,10 @@ class UseScores:
         """Whether the curve loses to the base rate; (n,)."""
         return self._degraded[rows]
 
+    def is_degraded(self, row: int) -> bool:
+        """Whether the curve of ``row`` loses to the base rate."""
+        return bool(self._degraded[row])
+
     def base_rate(self, rows: Rows) -> Floats:
         """Share of minutes with a request; (n,)."""
         return self._rates(rows)[:, -1]

@@ -88,11 +88,11 @@ class PredictorService:
         learn_from_s = self._clock.now_s() - _LEARN_AGAIN_S
         while entry_order(self._place) < entry_order(end):
             entries = await self._events.read_after(self._place, count=_BATCH)
-            if not entries:
-                break
             for entry in entries:
                 await self._pass_time(entry.value.at_s, learn_from_s)
                 self._take(entry)
+            if not entries:
+                self._place = end  # the last ones cannot be read
             await self._clock.sleep(0.0)
         await self._pass_time(self._clock.now_s(), learn_from_s)
         stored = await self._forecasts.get_all()

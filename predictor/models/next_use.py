@@ -93,11 +93,6 @@ class NextUseForecaster:
         self._sampled_s = -math.inf
         self._population_s = -math.inf
 
-    @property
-    def weights(self) -> Floats:
-        """The pool's present weights, (contexts, experts)."""
-        return self._pool.weights
-
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
         self._experts.grow(rows)
@@ -128,7 +123,7 @@ class NextUseForecaster:
         """How the curve of ``row`` is made, and how far it may be trusted."""
         last_s = float(self._last_s[row])
         brier = self._scores.brier(row)
-        if bool(self._scores.degraded(np.array([row]))[0]):
+        if self._scores.is_degraded(row):
             method, status = BASE_RATE, ForecastStatus.DEGRADED
         else:
             method = POOLED if self._pool_lead[row] >= 0.0 else OWN_GAPS

@@ -154,6 +154,19 @@ async def test_old_history_is_counted_and_the_last_day_is_learned_from() -> None
         assert forecast.next_use.probability_between(START_S, 0.0, 60.0) > 0.5
 
 
+async def test_records_at_the_end_that_cannot_be_read_are_passed_over() -> None:
+    stage = Stage.fresh()
+    await stage.log.append((received(CHAT, START_S - 5.0),))
+    stage.log.append_unreadable()
+    async with stage.running() as service:
+        await stage.clock.advance(2.0)
+        assert await stage.store.get(CHAT) is not None
+        await stage.log.append((received(CHAT, stage.clock.now_s()),))
+        await stage.clock.advance(2.0)
+
+        assert service.events_read == 2
+
+
 async def test_forecasts_of_models_that_nothing_is_known_of_are_removed() -> None:
     stage = Stage.fresh()
     stranger = PredictorEngine(PredictorConfig())
