@@ -8,6 +8,8 @@ from contracts.config import PlannerConfig
 from contracts.ids import NodeId
 from contracts.world import OCCUPIES_MEMORY, NodeStatus, Residency, WorldSnapshot
 
+_GOING = frozenset({Residency.DRAINING, Residency.UNLOADING})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
@@ -23,6 +25,8 @@ class Room:
         The same as a count, against LocalAI's own limit where one is set.
     loading : int
         Loads that run or wait for their victims.
+    draining : int
+        Models that are about to go: they still count as occupied.
     """
 
     usable_bytes: int | None
@@ -30,6 +34,7 @@ class Room:
     residents: int
     model_limit: int | None
     loading: int
+    draining: int = 0
 
     def missing_bytes(self, wanted_bytes: int) -> int:
         """How much must be freed before ``wanted_bytes`` fit; 0 when they fit."""
@@ -59,6 +64,7 @@ def room(
         residents=sum(model.residency in OCCUPIES_MEMORY for model in models),
         model_limit=min(limits, default=None),
         loading=sum(model.residency is Residency.LOADING for model in models),
+        draining=sum(model.residency in _GOING for model in models),
     )
 
 

@@ -203,29 +203,40 @@ def _operator_unloads(draft: _Draft, context: Context) -> None:
 
 
 def _must_loads(draft: _Draft, context: Context, policy: Policy) -> bool:
-    """Loads that do not wait for a forecast. Whether one of them could not start."""
+    """Loads that do not wait for a forecast. Whether one of them waits for others.
+
+    Behind one that waits for room only those go on that need none: nothing is evicted past
+    it, and a model that cannot get room for long does not hold up all the others.
+    """
+    blocked = False
     for status, cause, reason in _wanted(draft.world, context):
-        held = _hold_reason(draft, context, status, policy)
+        held, victims = _make_room(draft, context, policy, status)
+        if held is None and victims and blocked:
+            held = Reason.NO_ROOM
         if held is not None:
             draft.say(status.model, Outcome.HOLD, held, _room_evidence(draft, context, status))
-            if held in (Reason.COOL_DOWN, Reason.NEVER_FITS):
-                continue  # nothing that others do or wait for would help it
-            return True
-        node_room = _room(draft, context, policy)
-        victims = _victims(draft, context, policy, node_room, status.footprint_bytes or 0)
-        if victims != () and _drains(draft, context):
-            # What drains still counts as held: until it is gone more would be evicted than needed.
-            evidence = _room_evidence(draft, context, status)
-            draft.say(status.model, Outcome.HOLD, Reason.DRAINING, evidence)
-            return True
-        if victims is None:
-            evidence = _room_evidence(draft, context, status)
-            draft.say(status.model, Outcome.HOLD, Reason.NO_ROOM, evidence)
-            return True
+            # Nothing that others do or wait for would help one that cools down or never fits.
+            blocked = blocked or held not in (Reason.COOL_DOWN, Reason.NEVER_FITS)
+            continue
         waited_s = context.now_s - (status.wanted_since_s or context.now_s)
         evidence = (("waiting", status.waiting), ("waited_s", round(waited_s, 3)))
         draft.load(status, cause, reason, victims, evidence)
-    return False
+    return blocked
+
+
+def _make_room(
+    draft: _Draft, context: Context, policy: Policy, status: ModelStatus
+) -> tuple[Reason | None, tuple[Victim, ...]]:
+    """Whose unloading lets the load start, or why it cannot."""
+    held = _hold_reason(draft, context, status, policy)
+    if held is not None:
+        return held, ()
+    node_room = _room(draft, context, policy)
+    victims = _victims(draft, context, policy, node_room, status.footprint_bytes or 0)
+    if victims != () and node_room.draining:
+        # What drains still counts as held: until it is gone more would be evicted than needed.
+        return Reason.DRAINING, ()
+    return (Reason.NO_ROOM, ()) if victims is None else (None, victims)
 
 
 def _wanted(world: WorldSnapshot, context: Context) -> list[tuple[ModelStatus, LoadCause, Reason]]:
@@ -341,7 +352,7 @@ def _try_prefetch(
 def _victims(
     draft: _Draft, context: Context, policy: Policy, node_room: Room, wanted_bytes: int
 ) -> tuple[Victim, ...] | None:
-    if not node_room.missing_bytes(wanted_bytes) and not node_room.missing_slots():
+    if not (node_room.missing_bytes(wanted_bytes) or node_room.missing_slots()):
         return ()
     return choose(_ranked(draft, context, policy, for_prefetch=False), node_room, wanted_bytes)
 
@@ -355,13 +366,6 @@ def _ranked(
         settled_s = context.now_s - context.config.min_residency_s
         idle = tuple(status for status in idle if status.residency_since_s <= settled_s)
     return policy.victims(context, idle)
-
-
-def _drains(draft: _Draft, context: Context) -> bool:
-    return any(
-        status.residency in (Residency.DRAINING, Residency.UNLOADING)
-        for status in draft.world.on_node(context.node)
-    )
 
 
 def _room(draft: _Draft, context: Context, policy: Policy) -> Room:

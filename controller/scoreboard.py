@@ -31,12 +31,15 @@ class Scoreboard:
     dispatched_requests: int = 0
     cold_requests: int = 0
     shadow: ShadowLru = field(default_factory=ShadowLru)
+    localai_limit: int | None = None
 
     @classmethod
     def resumed(cls, baselines: Mapping[str, Mapping[str, float]]) -> Scoreboard:
         """Going on from published figures; the shadow's residents start empty."""
         ours, theirs = baselines.get(OURS, {}), baselines.get(LOCALAI, {})
+        limit = theirs.get("model_limit")
         return cls(
+            localai_limit=None if limit is None else int(limit),
             dispatched_requests=int(ours.get("arrivals", 0)),
             cold_requests=int(ours.get("cold_starts", 0)),
             shadow=ShadowLru(
@@ -64,13 +67,15 @@ class Scoreboard:
             dispatched_requests=self.dispatched_requests + 1,
             cold_requests=self.cold_requests + event.cold,
             shadow=shadow,
+            localai_limit=limit,
         )
 
     def figures(self) -> Mapping[str, Mapping[str, float]]:
-        """By policy, for the snapshot store."""
+        """By policy, for the snapshot store; ``model_limit`` is what LocalAI would be told."""
+        limit = {} if self.localai_limit is None else {"model_limit": float(self.localai_limit)}
         return {
             OURS: {"arrivals": self.dispatched_requests, "cold_starts": self.cold_requests},
-            LOCALAI: self.shadow.figures(),
+            LOCALAI: {**self.shadow.figures(), **limit},
         }
 
 

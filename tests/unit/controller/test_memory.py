@@ -48,7 +48,8 @@ def test_a_models_memory_counts_from_the_start_of_its_load_to_the_end_of_its_unl
     )
     here = room(w, NODE, config())
     assert here.occupied_bytes == 15 * MIB
-    assert (here.residents, here.loading, here.usable_bytes) == (4, 1, 30 * MIB)
+    assert (here.residents, here.loading, here.draining) == (4, 1, 2)
+    assert here.usable_bytes == 30 * MIB
 
 
 def test_cold_and_failed_models_and_those_of_other_nodes_take_none():

@@ -129,9 +129,30 @@ class TestDemand:
         assert orders(result) == [("load", A, ()), ("load", B, ())]
         assert said(result)[-1] == (C, Outcome.HOLD, Reason.LOAD_SLOTS_FULL)
 
-    def test_one_that_must_wait_for_room_is_not_overtaken(self):
+    def test_behind_one_that_waits_for_room_those_go_on_that_need_none(self):
+        # c is busy for long and a can't have its room; b fits beside it all the same
         w = world(waits(A, 97.0, mb=25), waits(B, 98.0, mb=5), model(C, HOT, in_flight=1))
-        assert orders(decide(w)) == []
+        result = decide(w)
+        assert orders(result) == [("load", B, ())]
+        assert said(result) == [
+            (A, Outcome.HOLD, Reason.NO_ROOM),
+            (B, Outcome.CHANGE, Reason.DEMAND),
+        ]
+
+    def test_and_nothing_is_evicted_past_it(self):
+        # d would be room enough for b, but a came first and may need it
+        busy, idle = model(C, HOT, mb=20, in_flight=1), model(D, HOT, mb=5)
+        w = world(waits(A, 97.0, mb=25), waits(B, 98.0, mb=8), busy, idle)
+        result = decide(w)
+        assert orders(result) == []
+        assert said(result) == [
+            (A, Outcome.HOLD, Reason.NO_ROOM),
+            (B, Outcome.HOLD, Reason.NO_ROOM),
+        ]
+
+    def test_all_that_find_no_slot_are_told_so(self):
+        w = world(waits(A, 97.0), waits(B, 98.0), model(C, LOADING), model(D, LOADING))
+        assert [reason for _, _, reason in said(decide(w))] == [Reason.LOAD_SLOTS_FULL] * 2
 
     def test_larger_than_the_memory_it_never_loads_and_holds_nobody_up(self):
         result = decide(world(waits(A, 97.0, mb=31), waits(B, 98.0)))

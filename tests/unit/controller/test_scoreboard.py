@@ -22,7 +22,7 @@ def test_ours_is_what_the_gateway_saw_and_theirs_what_its_lru_would_have_had():
     board = score((A, 100.0, True), (B, 110.0, True), (C, 120.0, False), (A, 130.0, False))
     assert board.figures() == {
         OURS: {"arrivals": 4, "cold_starts": 2},
-        LOCALAI: {"arrivals": 4, "cold_starts": 4, "loads": 4},
+        LOCALAI: {"arrivals": 4, "cold_starts": 4, "loads": 4, "model_limit": 2},
     }
 
 
@@ -52,7 +52,7 @@ def test_requests_for_models_that_are_not_there_do_not_make_our_share_smaller():
     board = score((A, 100.0, True), (ModelId("x"), 101.0, False), (None, 102.0, False))
     assert board.figures() == {
         OURS: {"arrivals": 1, "cold_starts": 1},
-        LOCALAI: {"arrivals": 1, "cold_starts": 1, "loads": 1},
+        LOCALAI: {"arrivals": 1, "cold_starts": 1, "loads": 1, "model_limit": 2},
     }
 
 
