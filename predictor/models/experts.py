@@ -1,11 +1,11 @@
 """The experts behind a next-use curve, and how their opinions are laid side by side.
 
 Each says how much hazard lies within a delay: a model's own gaps, the minute of the hour, both
-together (a job and people who use the same model add up), the models that it follows, how busy
-all models are just now, and its rate at several time scales. They are compared with a plain
-one, the rate over the last day: an expert's feature is the logarithm of how many times more
-it expects than that. So weights carry no unit, and a pool of any weights still grows with the
-delay as hazards do.
+together (a job and people who use the same model add up), the time of day, the models that it
+follows, how busy all models are just now, and its rate at several time scales. They are
+compared with a plain one, the rate over the last day: an expert's feature is the logarithm of
+how many times more it expects than that. So weights carry no unit, and a pool of any weights
+still grows with the delay as hazards do.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from predictor.models.calendar_slots import DAY, HOUR, CalendarSlots
 from predictor.models.decayed_rates import SCALES_S, DecayedRates
 from predictor.models.following import Following
 from predictor.models.gap_hazard import GapHazard
-from predictor.models.hour_slots import HourSlots
 from predictor.windows import Floats, Rows
 
-BIAS, OWN_GAPS, HOUR_SLOTS, EITHER, FOLLOWING, TRAFFIC, FIRST_RATE = range(7)
+BIAS, OWN_GAPS, HOUR_SLOTS, EITHER, DAY_SLOTS, FOLLOWING, TRAFFIC, FIRST_RATE = range(8)
 EXPERTS = FIRST_RATE + len(SCALES_S) - 1
 """The bias counts as one: it corrects what all have in common."""
 
@@ -68,25 +68,29 @@ class Experts:
     def __init__(self, rows: int, rates: DecayedRates) -> None:
         self._rates = rates
         self._gaps = GapHazard(rows)
-        self._slots = HourSlots(rows)
+        self._hour = CalendarSlots(HOUR, rows)
+        self._day = CalendarSlots(DAY, rows)
         self._following = Following(rows)
         self._traffic = 0.0
 
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
         self._gaps.grow(rows)
-        self._slots.grow(rows)
+        self._hour.grow(rows)
+        self._day.grow(rows)
         self._following.grow(rows)
 
     def clear(self, row: int) -> None:
         """Forget what ``row`` held."""
         self._gaps.clear(row)
-        self._slots.clear(row)
+        self._hour.clear(row)
+        self._day.clear(row)
         self._following.clear(row)
 
     def rewind(self, now_s: float) -> None:
         """The clock was set back."""
-        self._slots.rewind(now_s)
+        self._hour.rewind(now_s)
+        self._day.rewind(now_s)
         self._following.rewind(now_s)
 
     def arrive(self, row: int, at_s: float, gap_s: float | None) -> tuple[int, ...]:
@@ -97,18 +101,21 @@ class Experts:
         tuple of int
             Other rows that it lets expect.
         """
-        self._slots.add(row, at_s)
+        self._hour.add(row, at_s)
+        self._day.add(row, at_s)
         if gap_s is not None:
             self._gaps.learn(row, gap_s)
         return self._following.arrive(row, at_s)
 
     def straggle(self, row: int, at_s: float) -> None:
         """A request is told of late: it is counted, but no gap is, since its own is split."""
-        self._slots.add(row, at_s)
+        self._hour.add(row, at_s)
+        self._day.add(row, at_s)
 
     def advance(self, rows: Rows, now_s: float) -> None:
         """Let time pass, and look at how busy all of ``rows`` are."""
-        self._slots.advance(now_s)
+        self._hour.advance(now_s)
+        self._day.advance(now_s)
         per_s = self._rates.per_s(rows, now_s).sum(axis=0)
         if len(rows):
             self._traffic = float(np.log(per_s[0] / per_s[-1]))
@@ -124,14 +131,16 @@ class Experts:
     def opinions(self, rows: Rows, ages_s: Floats, now_s: float, delays_s: Floats) -> Opinions:
         """What each says of ``rows``, which have been silent for ``ages_s``."""
         own = self._gaps.cumulative(rows, ages_s, delays_s)
-        slots = self._slots.cumulative(rows, now_s, delays_s)
+        hour = self._hour.cumulative(rows, now_s, delays_s)
+        day = self._day.cumulative(rows, now_s, delays_s)
         rates = self._rates.per_s(rows, now_s)
         base = np.log(rates[:, -1:] * delays_s)
         features = np.empty((len(rows), EXPERTS, len(delays_s)))
         features[:, BIAS] = 1.0
         features[:, OWN_GAPS] = np.log(np.maximum(own, _LEAST)) - base
-        features[:, HOUR_SLOTS] = np.log(np.maximum(slots, _LEAST)) - base
-        features[:, EITHER] = np.log(np.maximum(own + slots, _LEAST)) - base
+        features[:, HOUR_SLOTS] = np.log(np.maximum(hour, _LEAST)) - base
+        features[:, DAY_SLOTS] = np.log(np.maximum(day, _LEAST)) - base
+        features[:, EITHER] = np.log(np.maximum(own + hour, _LEAST)) - base
         features[:, FOLLOWING] = 0.0
         places, following = self._following.cumulative(rows, now_s, delays_s, rates[:, -1])
         features[places, FOLLOWING] = np.log(np.maximum(following, _LEAST)) - base[places]

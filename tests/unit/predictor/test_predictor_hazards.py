@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
+from predictor.models.calendar_slots import DAY, HOUR, CalendarSlots
 from predictor.models.decayed_rates import SCALES_S, DecayedRates
 from predictor.models.gap_hazard import GapHazard
-from predictor.models.hour_slots import HourSlots
 
 ROW = np.array([0])
 
@@ -129,8 +129,8 @@ def test_late_arrivals_and_a_clock_set_back_keep_rates_finite() -> None:
     assert rates.per_s(ROW, 510.0)[0, 0] > rates.per_s(ROW, 900.0)[0, 0]
 
 
-def hourly(minute: int, hours: int, rows: int = 1) -> HourSlots:
-    slots = HourSlots(rows)
+def hourly(minute: int, hours: int, rows: int = 1) -> CalendarSlots:
+    slots = CalendarSlots(HOUR, rows)
     for hour in range(hours):
         slots.add(0, 3600.0 * hour + 60.0 * minute + 5.0)
     slots.advance(3600.0 * hours)
@@ -193,3 +193,23 @@ def test_a_straggler_from_an_earlier_minute_and_a_step_back_are_harmless() -> No
 
     assert np.isfinite(ahead).all()
     assert (np.diff(ahead, axis=1) >= 0.0).all()
+
+
+def test_a_job_of_working_days_is_expected_on_those_at_its_time() -> None:
+    slots, day_s = CalendarSlots(DAY, 1), 86_400.0
+    monday_s = 4 * day_s
+    for day in range(14):
+        if day % 7 < 5:
+            slots.add(0, monday_s + day * day_s + 9 * 3600.0 + 12.0)
+        slots.advance(monday_s + (day + 1) * day_s)
+    chances = []
+    for day in range(14, 21):
+        nine_s = monday_s + day * day_s + 9 * 3600.0
+        chances.append(-np.expm1(-slots.cumulative(ROW, nine_s - 10.0, np.array([60.0]))[0, 0]))
+        if day % 7 < 5:
+            slots.add(0, nine_s + 12.0)
+        ten = slots.cumulative(ROW, nine_s + 3600.0, np.array([60.0]))[0, 0]
+        assert ten < 0.02
+
+    assert min(chances[:5]) > 0.5
+    assert max(chances[5:]) < 0.02
