@@ -87,6 +87,8 @@ class RequestTally:
             case RequestDispatched():
                 self.dispatched += 1
                 self.cold += event.cold
+                if (request := self._open.get(event.request_id)) is not None:
+                    request.dispatched = True
             case FirstTokenSent():
                 self._first_token(event)
             case RequestCompleted() | RequestFailed() | RequestCancelled():
@@ -124,8 +126,10 @@ class RequestTally:
         match event:
             case RequestCompleted():
                 self.completed += 1
-                # A refusal that LocalAI relayed says nothing about how fast we were.
-                if judgeable and event.model is not None and event.status < 400:
+                # A refusal that LocalAI relayed says nothing about how fast we were, and what
+                # was never dispatched is a history that somebody else served.
+                served = request is not None and request.dispatched and event.status < 400
+                if judgeable and served and event.model is not None:
                     met = event.duration_s <= self._target_s(event.model)
                     self._judge(event.model, event.at_s, met=met)
             case RequestFailed():
@@ -152,6 +156,7 @@ class RequestTally:
 @dataclass(slots=True)
 class _Open:
     stream: bool
+    dispatched: bool = False
     judged: bool = False
 
 

@@ -106,7 +106,11 @@ async def unload_model(room: Room, model: str, response: Response) -> schemas.Ac
 @router.post("/v1/models/{model:path}/pin", dependencies=WRITE)
 async def pin_model(room: Room, model: str) -> schemas.ActionView:
     """Keep a model resident, and load it if it is not."""
-    return await _set_pin(room, room.model(model), pinned=True)
+    name = room.model(model)
+    world = room.board.world
+    if world is not None and world.models and name not in world.models:
+        raise unknown_model(model, list(world.models))
+    return await _set_pin(room, name, pinned=True)
 
 
 @router.post("/v1/models/{model:path}/unpin", dependencies=WRITE)

@@ -26,7 +26,8 @@ function drawVersus(summary) {
     const most = Math.max(comparison.our_cold_starts, comparison.cold_starts, 1);
     const share = (n) => (comparison.arrivals ? n / comparison.arrivals : null);
     rows.push(bar(summary.mode === "observe" ? "As it is now" : "Headstart", comparison.our_cold_starts, share(comparison.our_cold_starts), most, "ours"));
-    const name = POLICY_NAMES[comparison.policy] ?? comparison.policy;
+    const limit = comparison.figures?.model_limit;
+    const name = (POLICY_NAMES[comparison.policy] ?? comparison.policy) + (limit ? `, at most ${format.plural(limit, "model")}` : "");
     rows.push(bar(name, comparison.cold_starts, share(comparison.cold_starts), most, "theirs"));
     rows.push(el("p", { class: "verdict" }, ...verdict(comparison, summary.mode === "observe")));
   } else {

@@ -46,6 +46,17 @@ def first_token(
     return FirstTokenSent(**stamp(at_s), request_id=RequestId(request), model=model, ttft_s=ttft_s)
 
 
+def dispatched(request: str) -> AnyEvent:
+    return RequestDispatched(
+        **stamp(),
+        request_id=RequestId(request),
+        model=LLAMA,
+        node=NodeId("n"),
+        queue_wait_s=0.0,
+        cold=False,
+    )
+
+
 def completed(
     request: str, duration_s: float, *, status: int = 200, model: ModelId | None = LLAMA
 ) -> AnyEvent:
@@ -91,17 +102,26 @@ def test_a_stream_is_judged_by_its_first_token_and_only_once():
 
 def test_any_other_request_is_judged_by_its_whole_duration():
     tally = tally_of(
-        received("a", stream=False), first_token("a", 0.1), completed("a", 3.0),
-        received("b", stream=False), completed("b", 1.0),
+        received("a", stream=False), dispatched("a"), first_token("a", 0.1), completed("a", 3.0),
+        received("b", stream=False), dispatched("b"), completed("b", 1.0),
     )  # fmt: skip
     assert tally.attainment(100.0) == Attainment(met=1, judged=2)
+
+
+def test_a_history_that_somebody_else_served_is_not_judged():
+    tally = tally_of(
+        received("a", stream=False), completed("a", 3.0),
+        dispatched("not received here"),
+    )  # fmt: skip
+    assert tally.completed == 1
+    assert tally.attainment(100.0).ratio is None
 
 
 def test_a_failure_of_ours_misses_and_one_of_the_callers_is_not_judged():
     tally = tally_of(
         received("a"), failed("a", Origin.UPSTREAM),
         received("b"), failed("b", Origin.CLIENT),
-        received("c", stream=False), completed("c", 0.1, status=404),
+        received("c", stream=False), dispatched("c"), completed("c", 0.1, status=404),
         received("d"), first_token("d", 0.1), failed("d", Origin.GATEWAY),
     )  # fmt: skip
     assert tally.attainment(100.0) == Attainment(met=1, judged=2)
