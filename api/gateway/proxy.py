@@ -23,9 +23,16 @@ from contracts.config import GatewayConfig, NodeConfig
 from contracts.errors import Transient
 from contracts.ids import NodeId
 from contracts.ports import Clock
-from contracts.upstream import OutgoingRequest, Unanswered, Upstream, UpstreamResponse
+from contracts.upstream import (
+    OutgoingRequest,
+    Unanswered,
+    Unreachable,
+    Upstream,
+    UpstreamResponse,
+)
 
 EVENT_STREAM = b"text/event-stream"
+_LARGE_BODY_BYTES = 10 * 1024**2
 _LINE_STREAM = b"application/x-ndjson"
 _UNBUFFERED: Header = (b"x-accel-buffering", b"no")
 
@@ -109,7 +116,7 @@ class Relay:
             fault.begin(error, node=node.node, url=node.url)
             if isinstance(error, Unanswered):
                 raise upstream_timeout(f"LocalAI did not take the connection: {error}.") from error
-            raise upstream_error(f"LocalAI could not be reached: {error}.") from error
+            raise upstream_error(_what_broke(error, body)) from error
         fault.end(node=node.node)
         return response
 
@@ -239,3 +246,17 @@ def is_plain_event_stream(response: UpstreamResponse) -> bool:
         and content_type(response.headers) == EVENT_STREAM
         and content_encoding(response.headers) is None
     )
+
+
+def _what_broke(error: Transient, body: RequestBody | None) -> str:
+    if isinstance(error, Unreachable):
+        return f"LocalAI could not be reached: {error}."
+    message = f"LocalAI broke the connection before it answered: {error}."
+    if body is not None and body.size_bytes >= _LARGE_BODY_BYTES:
+        # It closes while such a body is still being sent, and its own 413 may be lost with it.
+        size_mb = body.size_bytes / 1024**2
+        message += (
+            f" {size_mb:.0f} MB of the body were taken here; "
+            "LocalAI may allow less (LOCALAI_UPLOAD_LIMIT, 15 MB unless set)."
+        )
+    return message

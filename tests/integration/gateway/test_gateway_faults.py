@@ -201,7 +201,28 @@ async def test_a_connection_that_breaks_before_the_first_byte_is_502(kit, sessio
     kit.localai.script = script
     async with session.post(gateway.url + "/v1/completions", json={"model": "m"}) as answer:
         assert answer.status == 502
+        message = (await answer.json())["error"]["message"]
+    assert "broke the connection" in message
+    assert "may allow less" not in message
     assert len(kit.localai.seen) == 1, "it may have been worked on, so it is not sent again"
+
+
+async def test_where_a_large_body_may_be_why_the_connection_broke_it_is_said(kit, session):
+    gateway = await kit.start()
+
+    async def script(seen, writer):
+        writer.close()
+
+    kit.localai.script = script
+    body = json.dumps({"model": "m", "prompt": "x" * (11 * 1024**2)}).encode()
+    headers = {"Content-Type": "application/json"}
+    async with session.post(
+        gateway.url + "/v1/completions", data=io.BytesIO(body), headers=headers
+    ) as answer:
+        assert answer.status == 502
+        message = (await answer.json())["error"]["message"]
+    assert "11 MB of the body" in message
+    assert "LOCALAI_UPLOAD_LIMIT" in message
 
 
 async def test_no_first_byte_in_time_is_504(kit, session):
