@@ -259,18 +259,16 @@ class WaitingRoom:
         if not for_load:
             retry_after_s = self._admission.retry_after_s(ticket.priority, now_s)
             return queue_timeout(waited_s, retry_after_s)
-        progress = self.progress(ticket.model, waited_s)
+        at = self.progress(ticket.model, waited_s)
         return model_loading(
-            ticket.model,
-            state=progress.state,
-            elapsed_s=progress.elapsed_s,
-            expected_s=progress.expected_s,
+            ticket.model, state=at.state, elapsed_s=at.elapsed_s, expected_s=at.expected_s
         )
 
     def _reconsider(self, model: ModelId) -> None:
         """Let go whom the present state lets go, and let all others look again."""
         standing = self._book.standing(model, self._clock.now_s())
         if standing.kind is Kind.FORWARD:
+            self._stop_asking(model)
             self._let_go(model, standing.reason)
         for waiter in self._waiters.get(model, ()):
             waiter.woken.set()
@@ -304,7 +302,7 @@ class WaitingRoom:
         waiters.remove(waiter)
         if not waiters:
             del self._waiters[model]
-            self._answers.pop(model, None)
+            self._stop_asking(model)
 
     def _pass(
         self, model: ModelId | None, standing: Standing, *, waited_s: float, reason: Reason
@@ -321,7 +319,18 @@ class WaitingRoom:
         if model not in self._askers:
             task = asyncio.get_running_loop().create_task(self._keep_asking(model))
             self._askers[model] = task
-            task.add_done_callback(lambda _task: self._askers.pop(model, None))
+            task.add_done_callback(lambda done: self._forget_asker(model, done))
+
+    def _stop_asking(self, model: ModelId) -> None:
+        """Whoever waits next asks anew: a controller's silence counts from there."""
+        self._answers.pop(model, None)
+        asker = self._askers.pop(model, None)
+        if asker is not None:
+            asker.cancel()
+
+    def _forget_asker(self, model: ModelId, asker: asyncio.Task[None]) -> None:
+        if self._askers.get(model) is asker:
+            del self._askers[model]
 
     async def _keep_asking(self, model: ModelId) -> None:
         """Ask for a load while somebody waits for it; without an answer it is ours."""
@@ -359,8 +368,8 @@ class WaitingRoom:
             self._fault.end()
 
     def _is_silent(self, model: ModelId, since_s: float) -> bool:
-        """Whether the controller owes an answer: for a second, at real speed half of one."""
-        limit_s = max(self._config.load_answer_timeout_s, _MIN_REAL_ANSWER_S * self._clock.scale)
+        """Whether the controller owes an answer."""
+        limit_s = self._answer_limit_s()
         heard_s, _ = self._answers.get(model, (None, None))
         if heard_s is None:
             return self._clock.monotonic_s() - since_s >= limit_s

@@ -125,6 +125,27 @@ async def test_the_controller_loads_and_the_table_lets_the_request_go(kit, sessi
     assert dispatched.queue_wait_s == pytest.approx(3.5, abs=0.6)
 
 
+async def test_silence_counts_from_the_request_that_asks_not_from_one_before(kit, session):
+    gateway = await kit.start()
+    await gateway.publish(kit.table(kit.route("cold", kit.cold)))
+    first = post(session, gateway)
+    await kit.eventually(gateway.service.waiting)
+    await accept(gateway)
+    await gateway.advance(2.75)
+    await gateway.publish(kit.table(kit.route("cold", kit.hot), made_at_s=1_003.0))
+    assert (await first)[0] == 200
+    await gateway.publish(kit.table(kit.route("cold", kit.cold), made_at_s=1_003.1))
+    second = post(session, gateway)
+    await kit.eventually(gateway.service.waiting)
+    await gateway.advance(0.75)
+    assert not gateway.server.calls, "the controller has not had its second yet"
+    assert (await gateway.wanted())[-1].at_s == pytest.approx(1_002.75, abs=0.3)
+    await accept(gateway)
+    await gateway.publish(kit.table(kit.route("cold", kit.hot), made_at_s=1_004.0))
+    assert (await second)[0] == 200
+    assert not gateway.server.calls
+
+
 async def test_a_controller_that_dies_while_it_loads_is_replaced(kit, session):
     gateway = await kit.start()
     await gateway.publish(kit.table(kit.route("cold", kit.cold)))
