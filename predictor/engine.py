@@ -8,7 +8,7 @@ that goes back, everything later than it is taken as not yet happened.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class PredictorEngine:
         self._served: set[ModelId] = set()
         self._published: dict[ModelId, tuple[Forecast, ...]] = {}
         self._touched: dict[ModelId, None] = {}
-        self._dropped: list[ModelId] = []
+        self._dropped: deque[ModelId] = deque(maxlen=config.max_models)
         self._filter = EventFilter()
         self._newest_s = -math.inf
         self._now_s = -math.inf
@@ -106,7 +106,7 @@ class PredictorEngine:
             case RequestReceived(model=model) if model is not None:
                 self._arrive(model, event.at_s)
             case FirstTokenSent(model=model) if model is not None:
-                self._served.add(model)
+                self._serve(model)
                 self._note(model, Signal.TTFT_S, event.ttft_s)
             case RequestCompleted(model=model) if model is not None:
                 self._complete(model, event)
@@ -211,9 +211,13 @@ class PredictorEngine:
             self._free.append(self._drop(model))
             return
         if event.status < 400:
-            self._served.add(model)
+            self._serve(model)
         if event.output_tokens and event.service_s > 0.0:
             self._note(model, Signal.TOKENS_PER_S, event.output_tokens / event.service_s)
+
+    def _serve(self, model: ModelId) -> None:
+        if model in self._rows:
+            self._served.add(model)
 
     def _note(self, model: ModelId, signal: Signal, value: float) -> None:
         if model in self._rows and self._demand is not None:
