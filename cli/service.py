@@ -67,6 +67,8 @@ class Service:
     def __init__(self, spec: ServiceSpec, writers: tuple[WriteLine, ...], backoff: Backoff) -> None:
         self.spec = spec
         self.restarts = 0
+        self.exit_code: int | None = None
+        """How its last process ended; negative: by that signal."""
         self.ready = asyncio.Event()
         self._backoff = backoff
         self._tail = Tail()
@@ -101,7 +103,7 @@ class Service:
         loop = asyncio.get_running_loop()
         while True:
             started_s = loop.time()
-            code = await self._run_once()
+            code = self.exit_code = await self._run_once()
             if self._stopping.is_set():
                 return code
             if code == BAD_CONFIGURATION and not self._was_ready:

@@ -98,6 +98,10 @@ class Stack:
         """How often it was started again."""
         return self._own_redis().restarts if name == REDIS else self._running[name].restarts(name)
 
+    def exit_code(self, name: str) -> int | None:
+        """How the last process of a service or the emulator ended; None: none has yet."""
+        return self._running[name].exit_code(name)
+
     def is_ready(self, name: str) -> bool:
         """Whether the present process of a service or the emulator was seen ready."""
         return self._running[name].is_ready(name)

@@ -68,6 +68,10 @@ class Supervisor:
         """How often it was started again."""
         return self._services[name].restarts
 
+    def exit_code(self, name: str) -> int | None:
+        """How a service's last process ended; negative: by that signal. None: none has yet."""
+        return self._services[name].exit_code
+
     def is_ready(self, name: str) -> bool:
         """Whether its present process was seen ready."""
         return self._services[name].ready.is_set()
