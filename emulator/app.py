@@ -13,6 +13,8 @@ from emulator.quiet import page
 from emulator.routes import Match, Route, Router
 from emulator.work import Hangup
 
+LINGER_REAL_S = 0.5
+LINGER_BYTES = 256 * 1024**2
 MAX_BODY_BYTES = 15_000_000
 """LocalAI's default upload limit."""
 
@@ -41,7 +43,7 @@ class EmulatorApp:
             return
         request.params = match.params
         if not await request.read_body(max_bytes=MAX_BODY_BYTES):
-            await _refuse_size(reply)
+            await self._refuse_size(request, reply)
             return
         await self._run(route, request, reply)
         duration_s = self._emulator.clock.monotonic_s() - started_s
@@ -50,7 +52,7 @@ class EmulatorApp:
     async def _refuse(self, request: Request, reply: Reply) -> bool:
         """Send what is answered without looking at the body; whether that was all."""
         if request.content_length > MAX_BODY_BYTES:
-            await _refuse_size(reply)
+            await self._refuse_size(request, reply)
         elif not is_allowed(request, self._emulator.options.api_keys):
             reply.add_header("Www-Authenticate", "Bearer")
             await send_error(
@@ -61,6 +63,19 @@ class EmulatorApp:
         else:
             return False
         return True
+
+    async def _refuse_size(self, request: Request, reply: Reply) -> None:
+        """413, and a while to take it in: as Go's server, which lingers before it closes."""
+
+        async def linger() -> None:
+            clock = self._emulator.clock
+            with contextlib.suppress(TimeoutError):
+                async with clock.timeout(LINGER_REAL_S * clock.scale):
+                    await request.discard_rest(max_bytes=LINGER_BYTES)
+
+        reply.add_header("Connection", "close")
+        reply.before_end = linger
+        await send_echo_error(reply, 413, "Request Entity Too Large")
 
     async def _answer_nothing(self, request: Request, reply: Reply, match: Match) -> None:
         """A path or method that does not exist."""
@@ -103,11 +118,6 @@ class EmulatorApp:
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
-
-
-async def _refuse_size(reply: Reply) -> None:
-    reply.add_header("Connection", "close")
-    await send_echo_error(reply, 413, "Request Entity Too Large")
 
 
 async def _preflight(request: Request, reply: Reply) -> None:

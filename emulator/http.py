@@ -85,6 +85,15 @@ class Request:
                 self.body = b"".join(chunks)
                 return True
 
+    async def discard_rest(self, *, max_bytes: int) -> None:
+        """Take what the caller still sends, so that closing does not cost it our answer."""
+        size = 0
+        while size <= max_bytes:
+            message = await self._receive()
+            size += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                return
+
     async def wait_for_leaving(self) -> None:
         """Return once the caller has closed the connection."""
         while (await self._receive())["type"] != "http.disconnect":
@@ -113,6 +122,8 @@ class Reply:
         self.headers.append((b"Vary", b"Origin"))
         self.status: int | None = None
         self.correlation_id = ""
+        self.before_end: Callable[[], Awaitable[None]] | None = None
+        """Awaited when all of a whole answer is out, before the connection may close."""
 
     def add_header(self, name: str, value: str) -> None:
         """One more header; before the answer starts."""
@@ -133,6 +144,10 @@ class Reply:
         self.add_header("Content-Length", str(len(body)))
         await self._start(status)
         shown = b"" if self._request.method == "HEAD" else body
+        if self.before_end is not None:
+            await self.chunk(shown)
+            shown = b""
+            await self.before_end()
         await self._send({"type": "http.response.body", "body": shown})
 
     async def empty(self, status: int) -> None:
