@@ -66,8 +66,13 @@ async def serve(settings: Settings, listening: socket.socket) -> None:
             )
         service = GatewayService(gateway, config, ports)
         server = GatewayServer(service.app, grace_real_s=config.shutdown_grace_s / clock.scale)
+
+        def stop() -> None:
+            service.leave()
+            server.stop()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, server.stop)
+            asyncio.get_running_loop().add_signal_handler(number, stop)
         await service.start()
         # What lives for ever need not be looked at again for each request's garbage.
         gc.collect()

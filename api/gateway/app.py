@@ -14,7 +14,7 @@ from api.gateway.headers import RequestHead, presented_keys
 from api.gateway.inference import InferenceDesk
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.own_paths import OWN_PREFIX, OwnPaths
-from api.gateway.problems import Problem, body_too_large, unauthorized
+from api.gateway.problems import Problem, body_too_large, shutting_down, unauthorized
 from api.gateway.proxy import AnswerCut, Relay
 from api.gateway.recognition import Recogniser
 from api.gateway.telemetry import Telemetry
@@ -64,9 +64,9 @@ class GatewayApp:
         try:
             await self._serve(head, caller)
         except (CallerLeft, asyncio.CancelledError):
-            if not caller.has_left:
-                raise
-            caller.resume()
+            # Else the server stops: it cuts what is not complete, and that is no fault.
+            if caller.has_left:
+                caller.resume()
         except AnswerCut:
             # To return without the answer's end makes the server cut the connection.
             pass
@@ -97,6 +97,10 @@ class GatewayApp:
                 raise AnswerCut(problem.message) from problem
             self._metrics.refused(problem.type)
             await caller.refuse(problem, style)
+        except asyncio.CancelledError:
+            if caller.has_left or caller.has_answer:
+                raise
+            await caller.refuse(shutting_down(), style)
 
     async def _pass_through(self, head: RequestHead, caller: Caller) -> None:
         """All that makes no answer out of a model: no use, no demand, never held back."""

@@ -18,7 +18,7 @@ from api.gateway.headers import (
 )
 from api.gateway.meter import RequestMeter
 from api.gateway.metrics import GatewayMetrics
-from api.gateway.problems import Problem, bad_header, upstream_error
+from api.gateway.problems import Problem, bad_header, shutting_down, upstream_error
 from api.gateway.proxy import (
     EVENT_STREAM,
     AnswerCut,
@@ -146,9 +146,14 @@ class InferenceDesk:
         except (asyncio.CancelledError, CallerLeft):
             if caller.has_left:
                 meter.cancelled()
-            else:
-                meter.failed(status=caller.status, error="shutting_down", origin=Origin.GATEWAY)
-            raise
+                raise
+            stopping = shutting_down()
+            status = caller.status or stopping.status
+            meter.failed(status=status, error=stopping.type, origin=stopping.origin)
+            if caller.has_answer and passed is not None:
+                raise  # in the middle of LocalAI's answer: it is cut
+            headers = self.answer_headers(request, passed, stopping)
+            await caller.refuse(stopping, path.style, headers)
         finally:
             if passed is not None:
                 self._room.leave(passed)

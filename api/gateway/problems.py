@@ -166,6 +166,17 @@ def no_backend(message: str, *, retry_after_s: float | None = None, decision: Re
     )
 
 
+def shutting_down() -> Problem:
+    """The gateway stops, and the time in which running requests may end is over."""
+    return Problem(
+        status=503,
+        type="shutting_down",
+        message="The gateway is being stopped. Try again.",
+        retry_after_s=1.0,
+        decision=Reason.SHUTTING_DOWN,
+    )
+
+
 def upstream_error(message: str) -> Problem:
     """LocalAI refused the connection, or broke it."""
     return Problem(

@@ -97,6 +97,7 @@ class GatewayService:
         )
         self.app = self._make_app(gateway)
         self._tasks: list[asyncio.Task[None]] = []
+        self._leaving_since_s: float | None = None
         metrics.read_from(self)
 
     async def start(self) -> None:
@@ -106,10 +107,16 @@ class GatewayService:
             task.add_done_callback(_tell_fault)
             self._tasks.append(task)
 
+    def leave(self) -> None:
+        """The server was told to stop: the grace for all that runs counts from here."""
+        if self._leaving_since_s is None:
+            self._leaving_since_s = self._ports.clock.monotonic_s()
+
     async def stop(self) -> None:
         """End, after the last request has: write what is left and say goodbye."""
+        self.leave()
         await self.room.close()
-        await self._lone_loads.close(self._config.shutdown_grace_s)
+        await self._lone_loads.close(self._rest_of_grace_s())
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -143,6 +150,11 @@ class GatewayService:
         """Age of the last routing table."""
         table = self._book.table
         return None if table is None else max(0.0, self._ports.clock.now_s() - table.made_at_s)
+
+    def _rest_of_grace_s(self) -> float:
+        now_s = self._ports.clock.monotonic_s()
+        since_s = now_s if self._leaving_since_s is None else self._leaving_since_s
+        return max(0.0, self._config.shutdown_grace_s - (now_s - since_s))
 
     def _make_app(self, gateway: GatewayId) -> GatewayApp:
         config, clock = self._config, self._ports.clock

@@ -415,6 +415,38 @@ async def test_past_the_grace_running_requests_are_cut_and_told(kit, session):
     answer.close()
 
 
+async def test_past_the_grace_who_still_waits_is_told_so(kit, session):
+    gateway = await kit.start()
+    await gateway.publish(kit.table(kit.route("cold", kit.cold)))
+    url = gateway.url + "/v1/chat/completions"
+    waiting = asyncio.create_task(session.post(url, json={"model": "cold"}))
+    await kit.eventually(gateway.service.waiting)
+    await gateway.stop()
+    answer = await waiting
+    assert answer.status == 503
+    assert (await answer.json())["error"]["type"] == "shutting_down"
+    assert answer.headers["Retry-After"] == "1"
+    assert answer.headers["X-Headstart-Decision"] == "shutting_down"
+    assert answer.headers["X-Request-ID"]
+    (failed,) = [one for one in await gateway.told() if isinstance(one, RequestFailed)]
+    assert (failed.status, failed.error) == (503, "shutting_down")
+
+
+async def test_past_the_grace_who_waits_for_a_list_is_told_so(kit, session):
+    gateway = await kit.start()
+
+    async def script(seen, writer):
+        await asyncio.sleep(60)
+
+    kit.localai.script = script
+    waiting = asyncio.create_task(session.get(gateway.url + "/v1/models"))
+    await kit.eventually(lambda: kit.localai.seen)
+    await gateway.stop()
+    answer = await waiting
+    assert answer.status == 503
+    assert (await answer.json())["error"]["type"] == "shutting_down"
+
+
 async def test_a_body_over_the_limit_is_413(kit, session):
     gateway = await kit.start(max_body_bytes=100_000)
     async with session.post(gateway.url + "/v1/completions", data=b"x" * 100_001) as answer:
