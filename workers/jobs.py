@@ -8,6 +8,7 @@ and nothing is imported by a name that came from Redis.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
@@ -152,7 +153,8 @@ class JobRunner:
         log.info("job_put_back", **facts, verdict=decision.verdict.value, after_s=decision.after_s)
         return Retry(
             max=_UNLIMITED,
-            interval=round(decision.after_s / self._time_scale),
+            # RQ counts whole seconds; a wait that became none would be a busy loop.
+            interval=math.ceil(decision.after_s / self._time_scale),
             enqueue_at_front=decision.verdict is Verdict.PUT_BACK,
         )
 

@@ -140,6 +140,10 @@ def test_a_held_job_goes_back_to_the_front(job):
     assert job.meta["attempts"]["holds"] == 1
 
 
+def test_a_short_hold_in_fast_time_is_no_busy_loop(job):
+    assert _put_back(Stage(Held("not_resident", after_s=3.0), time_scale=10.0)).intervals == [1]
+
+
 def test_a_lasting_error_ends_the_job(job):
     with pytest.raises(JobFailed, match="404: no such model"):
         Stage(Permanent("404: no such model")).runner.run("echo", {})
