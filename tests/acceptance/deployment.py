@@ -236,6 +236,8 @@ async def deployed(
                 yield deployment
             finally:
                 RUNNING.remove(deployment)
+        for process, said in _logs(deployment):
+            assert "Traceback" not in said, f"{process}: {said[-3000:]}"
 
 
 async def _until_all_speak(deployment: Deployment, services: Sequence[str]) -> None:
@@ -257,10 +259,12 @@ async def _until_all_speak(deployment: Deployment, services: Sequence[str]) -> N
 
 def log_tails(deployment: Deployment) -> list[tuple[str, str]]:
     """The last lines of each process's log."""
-    return [
-        (file.name, "\n".join(file.read_text(errors="replace").splitlines()[-_TAIL_LINES:]))
-        for file in sorted(deployment.stack.log_dir.glob("*.log"))
-    ]
+    return [(name, "\n".join(said.splitlines()[-_TAIL_LINES:])) for name, said in _logs(deployment)]
+
+
+def _logs(deployment: Deployment) -> list[tuple[str, str]]:
+    files = sorted(deployment.stack.log_dir.glob("*.log*"))
+    return [(file.name, file.read_text(errors="replace")) for file in files]
 
 
 def command(*arguments: str) -> list[str]:

@@ -127,7 +127,7 @@ async def replay() -> AsyncIterator[Running]:
 
 async def test_the_demo_shows_forecasts_and_ends_by_itself_with_nothing_left():
     before = demo_folders()
-    async with running("demo", "--seconds", "40") as demo:
+    async with running("demo", "--seconds", "30") as demo:
         page = (await demo.said(r"dashboard +(http://\S+)")).group(1)
         gateway = (await demo.said(r"gateway +(http://\S+)/v1")).group(1)
         shown = await get(page)
@@ -151,7 +151,7 @@ async def test_the_demo_shows_forecasts_and_ends_by_itself_with_nothing_left():
         assert (await get(gateway + "/headstart/readyz")).status == 200
         family = demo.family()
         assert len(family) >= 7
-        assert await demo.ended(40 + 2 * END_S) == 0
+        assert await demo.ended(30 + 2 * END_S) == 0
     assert "Traceback" not in "".join(demo.lines)
     assert "service_killed" not in "".join(demo.lines)
     await all_gone(family)

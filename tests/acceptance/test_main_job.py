@@ -157,9 +157,9 @@ async def test_models_that_do_not_fit_together_are_served_when_they_are_asked_fo
     held = {name for name, model in state["models"].items() if model["residency"] != "cold"}
 
     answers = await asyncio.gather(
-        *(office.chat(f"chat-{letter}", service_s=2.0) for letter in "abcdef" * 2)
+        *(office.chat(f"chat-{letter}", service_s=2.0) for letter in "abcde" * 2)
     )
-    assert [answer.status for answer in answers] == [200] * 12, [a.text for a in answers]
+    assert [answer.status for answer in answers] == [200] * 10, [a.text for a in answers]
 
     log = await office.events(state["last_seq"])
     assert not of_kind(log, "load_failed")

@@ -15,6 +15,7 @@ import pytest
 from cli.ports import free_port
 from cli.services import SERVICES
 from tests.acceptance.deployment import (
+    Answer,
     Deployment,
     command,
     command_environment,
@@ -44,19 +45,23 @@ def folder() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def callers(deployment: Deployment) -> AsyncIterator[None]:
-    """Requests of every kind are under way: short, long, streamed, and waiting for a load."""
+async def callers(deployment: Deployment) -> AsyncIterator[asyncio.Task[Answer]]:
+    """Requests of every kind are under way: short, long, streamed, and waiting for a load.
+
+    Gives the one that waits.
+    """
     assert (await deployment.chat("warm")).status == 200
 
     async def again_and_again() -> None:
         while (await deployment.chat("warm")).status == 200:
             pass
 
+    waiting = asyncio.create_task(deployment.chat("cold"))
     tasks = [
+        waiting,
         asyncio.create_task(again_and_again()),
         asyncio.create_task(deployment.chat("warm", service_s=15.0)),
         asyncio.create_task(deployment.chat("warm", service_s=600.0, stream=True)),
-        asyncio.create_task(deployment.chat("cold")),
         asyncio.create_task(deployment.chat("cold", stream=True)),
     ]
 
@@ -66,7 +71,7 @@ async def callers(deployment: Deployment) -> AsyncIterator[None]:
         return bool(loading and models["warm"]["in_flight"] >= 2)
 
     await deployment.until(busy, "requests run and a model loads")
-    yield
+    yield waiting
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -88,8 +93,12 @@ async def stops_in_time(deployment: Deployment, before: dict[int, str]) -> None:
 
 async def test_under_load_and_in_the_middle_of_a_load_all_ends_by_itself():
     before = family()
-    async with deployed(MODELS) as deployment, callers(deployment):
+    async with deployed(MODELS) as deployment, callers(deployment) as waiting:
         await stops_in_time(deployment, before)
+        answer = await waiting
+        assert answer.status == 503, answer.text
+        assert answer.error_type == "shutting_down"
+        assert int(answer.headers["Retry-After"]) >= 1
 
 
 async def test_idle_all_ends_by_itself():
