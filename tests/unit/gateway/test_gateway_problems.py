@@ -18,6 +18,7 @@ ALL = [
     problems.model_loading("m", state="loading", elapsed_s=5.0, expected_s=20.0),
     problems.model_cooldown("m", "no such file", 12.0),
     problems.no_backend("nothing", decision=Reason.NODE_LOST),
+    problems.shutting_down(),
     problems.upstream_error("broke"),
     problems.upstream_timeout("slow"),
 ]
@@ -25,7 +26,7 @@ ALL = [
 
 def test_every_problem_has_its_status():
     assert [problem.status for problem in ALL] == [
-        400, 401, 404, 413, 429, 503, 503, 503, 503, 502, 504,
+        400, 401, 404, 413, 429, 503, 503, 503, 503, 503, 502, 504,
     ]  # fmt: skip
 
 
@@ -85,9 +86,9 @@ def test_retry_after_is_whole_and_at_least_one(seconds, value):
     ],
 )
 def test_the_last_event_of_a_stream(style, start, end):
-    event = problems.error_event(ALL[9], style, is_between_events=True)
+    event = problems.error_event(problems.upstream_error("broke"), style, is_between_events=True)
     assert event.startswith(start)
     assert event.endswith(end)
-    torn = problems.error_event(ALL[9], style, is_between_events=False)
+    torn = problems.error_event(problems.upstream_error("broke"), style, is_between_events=False)
     assert torn == (b"\n" if style is ApiStyle.OLLAMA else b"\n\n") + event
     assert event.count(b"\n\n") == (style is not ApiStyle.OLLAMA) + (style is ApiStyle.OPENAI)

@@ -385,6 +385,9 @@ def test_a_name_that_a_client_made_up_is_not_learned(received: Received) -> None
     assert engine.take_dropped() == (ModelId("gpt-9"),)
     assert not engine.models
 
+    engine.observe(completed(ModelId("gpt-9"), START_S + 0.3))
+    assert not engine.models, "an answer without its request, as in a log that was trimmed"
+
     engine.observe(received("chat", START_S + 1.0))
     engine.observe(completed(CHAT, START_S + 2.0))
     engine.observe(completed(CHAT, START_S + 3.0, status=404))
