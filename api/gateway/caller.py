@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from api.gateway.detect import ApiStyle
 from api.gateway.headers import Header
 from api.gateway.problems import Problem, error_body, error_event, retry_after
+
+PAYLOAD_TOO_LARGE = 413
+LINGER_REAL_S = 0.5
+LINGER_BYTES = 256 * 1024**2
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -110,7 +115,26 @@ class Caller:
         own = [(b"content-type", b"application/json"), *headers, *problem.headers]
         if problem.retry_after_s is not None:
             own.append((b"retry-after", retry_after(problem.retry_after_s)))
-        await self.answer(problem.status, error_body(problem, style), own)
+        body = error_body(problem, style)
+        if problem.status != PAYLOAD_TOO_LARGE:
+            await self.answer(problem.status, body, own)
+            return
+        await self.start(problem.status, [(b"content-length", b"%d" % len(body)), *own])
+        await self.give(body)
+        await self._take_rest()
+        await self.finish()
+
+    async def _take_rest(self) -> None:
+        """Take what is still being sent: closing at once would cost the caller our answer."""
+        size = 0
+        with contextlib.suppress(TimeoutError):
+            # A socket's pace, which no fast clock changes.
+            async with asyncio.timeout(LINGER_REAL_S):  # noqa: TID251 - as above
+                while size < LINGER_BYTES:
+                    message = await self._receive()
+                    size += len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return
 
     async def _wait_for_leaving(self) -> None:
         while not self.is_over:
