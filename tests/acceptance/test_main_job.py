@@ -262,6 +262,8 @@ async def test_a_target_is_set_shown_and_taken_away(office: Deployment):
 async def test_a_wrong_setting_is_refused_in_the_usual_shape(
     office: Deployment, path: str, body: dict[str, Any], status: int
 ):
+    # Which names there are is known once the first world has come.
+    await in_world(office, "small-b", pinned=False)
     answer = await office.control("PUT", path, body)
     assert answer.status == status, answer.text
     assert set(answer.json["error"]) == {"message", "type", "param", "code"}
