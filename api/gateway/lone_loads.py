@@ -26,6 +26,7 @@ from contracts.ports import Clock, LoadLock, ModelServer
 LOCK_HOLD_REAL_S = 30.0
 _RENEW_REAL_S = 10.0
 _ASK_AGAIN_REAL_S = 1.0
+_SHORTEST_COOLDOWN_S = 0.5
 
 _log = structlog.get_logger("gateway")
 
@@ -134,15 +135,20 @@ class LoneLoads:
         )
 
     async def _load_patiently(self, model: ModelId, node: NodeId) -> None:
-        """Load; where the load before it was cut off, LocalAI has to cool down first."""
-        try:
-            await self._servers[node].load(model)
-        except Transient as error:
-            now_s = self._clock.now_s()
-            if error.retry_after_s is None or not self._book.is_interrupted(model, now_s):
-                raise
-            await self._clock.sleep(error.retry_after_s)
-            await self._servers[node].load(model)
+        """Load; where the load before it was cut off, LocalAI has to cool down first.
+
+        It tells the rest in rounded seconds, so that asking when it said can be too early.
+        """
+        while True:
+            try:
+                await self._servers[node].load(model)
+            except Transient as error:
+                now_s = self._clock.now_s()
+                if error.retry_after_s is None or not self._book.is_interrupted(model, now_s):
+                    raise
+                await self._clock.sleep(max(error.retry_after_s, _SHORTEST_COOLDOWN_S))
+            else:
+                return
 
     def _fail(self, model: ModelId, node: NodeId, error: str, retry_after_s: float | None) -> None:
         self._metrics.lone_load("failed")

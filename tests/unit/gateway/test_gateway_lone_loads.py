@@ -201,3 +201,43 @@ async def test_and_cut_off_only_past_the_grace():
     await closing
     assert kit.what() == ["load_started a", "load_failed a"]
     await kit.loads.close(1.0)
+
+
+class Rounding(MemoryModelServer):
+    """Tells the rest of a cool-down in whole seconds, as LocalAI does."""
+
+    async def load(self, model: ModelId) -> None:
+        try:
+            await super().load(model)
+        except Transient as error:
+            rest_s = float(int(error.retry_after_s or 0.0))
+            raise Transient(str(error), retry_after_s=rest_s) from None
+
+
+async def test_a_load_that_was_cut_off_is_tried_until_the_cool_down_is_really_over():
+    kit = Kit()
+    kit.table()
+    server = Rounding(kit.clock, {A: 5.0})
+    server.fail_loads(A, Transient("context canceled", retry_after_s=9.9))
+    kit.loads._servers = {NODE: server}
+    kit.book.note_interrupted(A, kit.clock.now_s())
+    kit.loads.start(A, NODE)
+    for _ in range(60):
+        await settle()
+        await kit.clock.advance(0.5)
+    await settle()
+    assert kit.ends == [(A, None)]
+    assert [call.what for call in server.calls][-2:] == ["load_started", "loaded"]
+
+
+async def test_a_load_that_was_not_cut_off_fails_at_once():
+    kit = Kit()
+    kit.table()
+    kit.server.fail_loads(A, Transient("out of memory", retry_after_s=10.0))
+    kit.loads.start(A, NODE)
+    await settle()
+    await kit.clock.advance(6.0)
+    await settle()
+    ((model, error),) = kit.ends
+    assert model == A
+    assert isinstance(error, Transient)
