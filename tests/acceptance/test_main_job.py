@@ -17,8 +17,9 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 MIB = 1024**2
 
 
-def most_bytes_held(log: list[Event], footprints: dict[str, int], held: set[str]) -> int:
+def most_bytes_held(log: list[Event], footprints: dict[str, int], at_first: set[str]) -> int:
     """The peak of what LocalAI held, from its own log."""
+    held = set(at_first)
     most = sum(footprints[model] for model in held)
     for event in log:
         if event["kind"] == "load_started":
@@ -354,6 +355,29 @@ async def test_the_dashboard_is_served(office: Deployment):
     summary = await office.control("GET", "/v1/summary")
     assert summary.status == 200
     assert summary.json["requests"] > 0 or summary.json["models_known"] > 0
+
+
+async def test_a_model_that_is_added_later_is_served_and_then_scheduled_like_the_others(
+    office: Deployment,
+):
+    config = {
+        "name": "newcomer",
+        "backend": "emulated",
+        "parameters": {"model": "newcomer.gguf"},
+        "emulator": {"footprint_mb": 10, "load_s": 1},
+    }
+    added = await office.ask("POST", office.stack.gateway_url + "/models/import", json=config)
+    assert added.status == 200, added.text
+    answer = await office.chat("newcomer")
+    assert answer.status == 200, answer.text
+    await in_world(office, "newcomer", residency="hot")
+
+    assert (await office.control("POST", "/v1/models/newcomer/unload")).status == 202
+    await is_resident(office, "newcomer", wanted=False)
+    await in_world(office, "newcomer", residency="cold")
+    again = await office.chat("newcomer")
+    assert (again.status, again.is_cold) == (200, True)
+    assert again.headers["X-Headstart-Decision"] == "demand"
 
 
 async def test_models_are_listed_as_localai_lists_them(office: Deployment):

@@ -204,6 +204,28 @@ async def test_the_control_api_is_killed_and_traffic_never_notices(site: Deploym
     regulars.all_were_served()
 
 
+async def test_the_gateway_is_killed_in_the_middle_of_a_load_and_the_load_goes_on(
+    site: Deployment,
+):
+    model = f"cold-{next(fresh)}"
+    start = await site.mark()
+    waiting = asyncio.create_task(site.chat(model))
+    await is_loading(site, model)
+    site.stack.kill("gateway")
+    assert (await waiting).status is None, "whoever waited at it is cut off"
+
+    async def serves() -> bool:
+        return (await site.chat("warm-a")).status == 200
+
+    await site.until(serves, "the gateway is back")
+    answer = await site.chat(model)
+    assert answer.status == 200, answer.text
+    loads = [e["kind"] for e in await site.events(start) if e["model"] == model]
+    assert loads.count("load_started") == 1
+    assert "load_cancelled" not in loads
+    await works_again(site)
+
+
 async def test_localai_itself_dies_and_comes_back_empty(site: Deployment):
     site.stack.kill("emulator")
 
