@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: help setup demo test lint fmt type ci schema clean
+.PHONY: help setup demo test field-reports lint fmt type ci schema clean
 
 help: ## show what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make .venv with the headstart command and all tools
 
@@ -24,6 +24,10 @@ demo: $(STAMP) ## run everything against an emulated LocalAI (ARGS="--localai UR
 
 test: $(STAMP) ## run every tier of the tests for which the tools are there
 	PATH="$(CURDIR)/$(BIN):$$PATH" .ci/tiers $(ARGS)
+
+field-reports: $(STAMP) ## the table of field reports with counts, and the tests that replay them
+	$(BIN)/python -m tests.field_reports
+	$(BIN)/python -m pytest -q -m case $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy and import-linter
 	$(BIN)/ruff format --check .
