@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from contracts.events import PriorityClass
 from contracts.ids import ModelId, NodeId
@@ -123,13 +124,80 @@ class QueueConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutConfig:
+    """Limits of one model's requests; None: the gateway's own hold."""
+
+    connect_s: float | None = None
+    first_byte_s: float | None = None
+    between_bytes_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalancingConfig:
+    """How a node is chosen where several can serve a request.
+
+    Attributes
+    ----------
+    strategy : str
+        ``resource-aware`` or ``weighted-round-robin``.
+    weights : mapping
+        For the latter: accelerator to its share of the requests.
+    """
+
+    strategy: str = "resource-aware"
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+class ClassHeader(StrEnum):
+    """What a caller may ask for with ``X-Headstart-Class``."""
+
+    LOWER = "lower"
+    """Its key's class, or one that waits longer."""
+    ANY = "any"
+    FIXED = "fixed"
+    """Nothing but what it has anyway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallerKey:
+    """One key that callers may show, and what it may do. The key itself is not kept.
+
+    Attributes
+    ----------
+    digest : bytes
+        SHA-256 of the key: enough where keys are random, since nobody can try them all.
+    priority : PriorityClass or None
+        Class of its requests; None: the model's.
+    requests_per_min : float or None
+        Inference requests; None: as many as one likes.
+    models : tuple of str
+        Names and patterns (``*``, ``?``) of the models that it may use; empty: all.
+    weight : float
+        What its requests count for in admission, beside those of other keys.
+    """
+
+    name: str
+    digest: bytes = field(repr=False)
+    priority: PriorityClass | None = None
+    class_header: ClassHeader = ClassHeader.LOWER
+    requests_per_min: float | None = None
+    models: tuple[str, ...] = ()
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """The data path. ``keys`` empty: no key is asked for, LocalAI judges them."""
+    """The data path.
+
+    ``keys`` are plain ones that may do everything, ``callers`` have a name and bounds. Both
+    empty: no key is asked for, LocalAI judges them.
+    """
 
     host: str = "0.0.0.0"  # noqa: S104 - a gateway is there to be reached
     port: int = 8080
     nodes: tuple[NodeConfig, ...] = ()
     keys: tuple[str, ...] = field(default=(), repr=False)
+    callers: tuple[CallerKey, ...] = field(default=(), repr=False)
     queue: QueueConfig = field(default_factory=QueueConfig)
     max_body_bytes: int = 2 * 1024**3
     spool_bytes: int = 1024**2
@@ -144,6 +212,9 @@ class GatewayConfig:
     slots: Mapping[ModelId, int] = field(default_factory=dict)
     """Requests of one model that run at once; a model that is left out has no limit here."""
     shutdown_grace_s: float = 30.0
+    balancing: BalancingConfig = field(default_factory=BalancingConfig)
+    timeouts: Mapping[ModelId, TimeoutConfig] = field(default_factory=dict)
+    """Limits that are set for a model; the ``*_timeout_s`` above hold for all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
