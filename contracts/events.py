@@ -125,7 +125,11 @@ class FirstTokenSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCompleted(Event):
-    """The whole answer was relayed. ``service_s`` is the part spent upstream."""
+    """The whole answer was relayed. ``service_s`` is the part spent upstream.
+
+    ``tokens_counted``: the answer told no usage, and ``output_tokens`` are the pieces of
+    content that were counted in its stream.
+    """
 
     request_id: RequestId
     model: ModelId | None
@@ -134,11 +138,15 @@ class RequestCompleted(Event):
     service_s: float
     input_tokens: int | None
     output_tokens: int | None
+    tokens_counted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed(Event):
-    """The caller got an error, or a stream that ended early. ``status``: None if none was sent."""
+    """The caller got an error, or a stream that ended early. ``status``: None if none was sent.
+
+    Tokens are those of the part that was relayed, as in ``RequestCompleted``.
+    """
 
     request_id: RequestId
     model: ModelId | None
@@ -146,16 +154,25 @@ class RequestFailed(Event):
     error: str
     origin: Origin
     duration_s: float
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    tokens_counted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCancelled(Event):
-    """The caller left, or a request of lower class was preempted before its first byte."""
+    """The caller left, or a request of lower class was preempted before its first byte.
+
+    Tokens are those of the part that was relayed, as in ``RequestCompleted``.
+    """
 
     request_id: RequestId
     model: ModelId | None
     phase: RequestPhase
     duration_s: float
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    tokens_counted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
