@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 from emulator.context import Emulator, words
 from emulator.errors import send_echo_error
 from emulator.http import Reply, Request, json_text
-from emulator.openai import EVENT_STREAM
+from emulator.openai_stream import EVENT_STREAM
 from emulator.resolve import read_inference_body, resolve_model
 from emulator.serving import Failed, do, serving
-from emulator.work import WORD, Work, tokens_of
+from emulator.spoken import Call, Spoken, flat_tools, speak
+from emulator.work import Work, tokens_of
 
 PING_S = 3.0
 """Between two signs of life before the first token."""
@@ -32,7 +34,13 @@ async def messages(app: Emulator, request: Request, reply: Reply) -> None:
     if not isinstance(max_tokens, int) or max_tokens <= 0:
         await send_echo_error(reply, 400, "max_tokens is required and must be greater than 0")
         return
-    work = app.work(request, name, max_tokens=max_tokens, prompt_tokens=words(body.get("messages")))
+    work = app.work(
+        request,
+        name,
+        max_tokens=max_tokens,
+        prompt_tokens=words(body.get("system")) + words(body.get("messages")),
+        spoken=_spoken(body),
+    )
     if body.get("stream") is True:
         await _stream(app, reply, work)
     else:
@@ -56,9 +64,9 @@ async def _plain(app: Emulator, reply: Reply, work: Work) -> None:
             "id": f"msg_{uuid.uuid4()}",
             "type": "message",
             "role": "assistant",
-            "content": [{"type": "text", "text": work.text}],
+            "content": [_block(work)],
             "model": work.asked,
-            "stop_reason": "end_turn",
+            "stop_reason": _stop_reason(work),
             "usage": {"input_tokens": work.prompt_tokens, "output_tokens": work.tokens},
         },
     )
@@ -80,26 +88,72 @@ async def _stream(app: Emulator, reply: Reply, work: Work) -> None:
         "content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}
     )
     await reply.chunk(opening.encode())
-    delta = {"index": 0, "delta": {"type": "text_delta", "text": WORD}}
-    token = _event("content_block_delta", delta).encode()
     pinging = asyncio.get_running_loop().create_task(_ping(app, reply))
     try:
         async with serving(app, work) as slot:
             async for number in tokens_of(work, slot, app.instance.crash):
                 if number == 0:
                     pinging.cancel()
-                await reply.chunk(token)
+                if work.spoken.call is None:
+                    delta = {"type": "text_delta", "text": work.piece(number)}
+                    said = _event("content_block_delta", {"index": 0, "delta": delta})
+                    await reply.chunk(said.encode())
     except Failed as failed:
         pinging.cancel()
         await _fail(reply, failed.failure.message)
         return
     finally:
         pinging.cancel()
-    await reply.chunk(_event("content_block_stop", {"index": 0}).encode())
+    # The empty block of text is closed before a call's own begins.
+    closing = _event("content_block_stop", {"index": 0})
+    if work.spoken.call is not None:
+        closing += _called(work.spoken.call)
     usage = {"input_tokens": 0, "output_tokens": work.tokens}
-    closing = _event("message_delta", {"delta": {"stop_reason": "end_turn"}, "usage": usage})
+    delta = {"stop_reason": _stop_reason(work)}
+    closing += _event("message_delta", {"delta": delta, "usage": usage})
     await reply.chunk((closing + _event("message_stop", {})).encode())
     await reply.end()
+
+
+def _spoken(body: Mapping[str, Any]) -> Spoken:
+    """What a model answers that keeps to the tools of a message request."""
+    choice = body.get("tool_choice")
+    choice = choice if isinstance(choice, Mapping) else {}
+    tools = [] if choice.get("type") == "none" else flat_tools(body.get("tools"), "input_schema")
+    messages = body.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    content = last.get("content") if isinstance(last, Mapping) else None
+    blocks = content if isinstance(content, list) else []
+    has_result = any(
+        isinstance(block, Mapping) and block.get("type") == "tool_result" for block in blocks
+    )
+    return speak(tools=tools, wanted=choice.get("name"), has_result=has_result)
+
+
+def _block(work: Work) -> dict[str, Any]:
+    call = work.spoken.call
+    if call is None:
+        return {"type": "text", "text": work.text}
+    arguments = json.loads(call.arguments)
+    return {"type": "tool_use", "text": "", **_named(call), "input": arguments}
+
+
+def _called(call: Call) -> str:
+    start = {"type": "tool_use", "text": "", **_named(call)}
+    delta = {"type": "input_json_delta", "partial_json": call.arguments}
+    return (
+        _event("content_block_start", {"index": 1, "content_block": start})
+        + _event("content_block_delta", {"index": 1, "delta": delta})
+        + _event("content_block_stop", {"index": 1})
+    )
+
+
+def _named(call: Call) -> dict[str, str]:
+    return {"id": f"toolu_{uuid.uuid4()}_0", "name": call.name}
+
+
+def _stop_reason(work: Work) -> str:
+    return "end_turn" if work.spoken.call is None else "tool_use"
 
 
 async def _ping(app: Emulator, reply: Reply) -> None:

@@ -18,6 +18,7 @@ from emulator.instance import Instance
 from emulator.models import EmulatedModel
 from emulator.options import EmulatorOptions
 from emulator.response_store import ResponseStore
+from emulator.spoken import WORDS, Spoken
 from emulator.work import MAX_CHUNKS_OF_REPLAY, Work, timing
 
 SERVICE_HEADER = "x-emulator-service-s"
@@ -62,11 +63,13 @@ class Emulator:
         prompt_tokens: int = 0,
         share: int = 1,
         generates: bool = True,
+        spoken: Spoken = WORDS,
     ) -> Work:
         """What a request for the model of that name costs.
 
         ``share`` is how many such pieces of work the request consists of; one that
-        generates nothing takes the time of a first token.
+        generates nothing takes the time of a first token. ``spoken`` is what a model says
+        that keeps to a format that it was asked for.
         """
         served = self.catalog.resolve(name)
         model = self.catalog.model(served)
@@ -94,6 +97,7 @@ class Emulator:
             first_s=first_s,
             step_s=step_s,
             total_s=total_s,
+            spoken=spoken if model is not None and model.keeps_format else WORDS,
             crash=self.faults.take("backend_crash", served),
             error=self.faults.take("answer_error", served),
             disconnect=self.faults.take("disconnect", served),

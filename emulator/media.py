@@ -27,6 +27,13 @@ PNG = base64.b64decode(
 )
 """One pixel."""
 
+CATEGORIES = (
+    "harassment", "harassment/threatening", "hate", "hate/threatening", "illicit",
+    "illicit/violent", "self-harm", "self-harm/instructions", "self-harm/intent", "sexual",
+    "sexual/minors", "violence", "violence/graphic",
+)  # fmt: skip
+"""What LocalAI has a model judge a text by."""
+
 MAX_IMAGES = 1000
 """Generated images that can still be fetched; the oldest go first."""
 
@@ -191,12 +198,19 @@ async def tokenize(app: Emulator, request: Request, reply: Reply) -> None:
 
 
 async def moderations(app: Emulator, request: Request, reply: Reply) -> None:
-    """``POST /v1/moderations``: the model is asked for JSON, and says words instead."""
+    """``POST /v1/moderations``: the model is asked for JSON, and may say words instead."""
     body = await read_inference_body(request, reply)
     if body is None:
         return
+    given = body.get("input")
+    inputs = given if isinstance(given, list) and given else [given]
 
-    async def finish(_work: Work) -> None:
+    async def finish(work: Work) -> None:
+        if work.model is not None and work.model.keeps_format:
+            identity = f"modr-{uuid.uuid4()}"
+            results = [_harmless() for _ in inputs]
+            await reply.json(200, {"id": identity, "model": work.asked, "results": results})
+            return
         reason = "invalid character 'w' looking for beginning of value"
         message = f"invalid moderation result: {reason}, internal={reason}"
         await send_echo_error(reply, 500, message)
@@ -207,6 +221,15 @@ async def moderations(app: Emulator, request: Request, reply: Reply) -> None:
         await send_failure(reply, replace(failure, message=message))
 
     await _serve(app, request, reply, body.get("model"), "chat", finish, fail=fail)
+
+
+def _harmless() -> dict[str, object]:
+    """What a moderation says of a text that nobody minds."""
+    return {
+        "flagged": False,
+        "categories": dict.fromkeys(CATEGORIES, False),
+        "category_scores": dict.fromkeys(CATEGORIES, 0.01),
+    }
 
 
 async def _speak(

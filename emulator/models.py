@@ -49,6 +49,9 @@ class EmulatedModel:
         Other names that lead to it.
     weights : bool
         Whether LocalAI has files to estimate its memory by.
+    keeps_format : bool
+        Whether it says JSON where a schema or a grammar asks for it, and calls tools; else it
+        says words, whatever is asked.
     extra : mapping
         Unknown keys, such as ``scheduling_profile``; they stand in the model's own YAML.
     """
@@ -66,6 +69,7 @@ class EmulatedModel:
     pinned: bool = False
     disabled: bool = False
     weights: bool = True
+    keeps_format: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

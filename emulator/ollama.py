@@ -15,7 +15,7 @@ from emulator.models import EmulatedModel
 from emulator.openai import stamp_correlation
 from emulator.resolve import read_inference_body, resolve_model
 from emulator.serving import Failed, do, serving
-from emulator.work import WORD, Work, tokens_of
+from emulator.work import Work, tokens_of
 
 NDJSON = "application/x-ndjson"
 VERSION = "0.9.0"
@@ -183,10 +183,10 @@ async def _stream(app: Emulator, reply: Reply, work: Work, shape: _Shape) -> Non
     started_s = app.clock.monotonic_s()
     try:
         async with serving(app, work) as slot:
-            async for _ in tokens_of(work, slot, app.instance.crash):
+            async for number in tokens_of(work, slot, app.instance.crash):
                 await reply.begin_stream(NDJSON)
                 head = {"model": work.asked, "created_at": _stamp(app)}
-                await reply.chunk(_line({**head, **shape.text(WORD), "done": False}))
+                await reply.chunk(_line({**head, **shape.text(work.piece(number)), "done": False}))
     except Failed:
         # The text of the error is lost here.
         await reply.begin_stream(NDJSON)

@@ -9,12 +9,12 @@ from typing import Any
 from emulator.context import Emulator, words
 from emulator.errors import send_error
 from emulator.failures import Failure
-from emulator.http import Reply, Request, json_text
+from emulator.http import Reply, Request
+from emulator.openai_stream import ChatChunks, TextChunks, stream, usage_of
 from emulator.resolve import read_inference_body, resolve_model
-from emulator.serving import Failed, do, serving
-from emulator.work import WORD, Work, tokens_of
-
-EVENT_STREAM = "text/event-stream"
+from emulator.serving import Failed, do
+from emulator.spoken import Spoken, functions_of, schema_of_format, speak
+from emulator.work import Work
 
 
 async def chat(app: Emulator, request: Request, reply: Reply) -> None:
@@ -34,9 +34,10 @@ async def chat(app: Emulator, request: Request, reply: Reply) -> None:
         max_tokens=body.get("max_tokens") or body.get("max_completion_tokens"),
         prompt_tokens=words(body.get("messages")),
         share=count,
+        spoken=_spoken(body),
     )
     if body.get("stream") is True:
-        await _stream(app, reply, work, _ChatChunks(app, work, reply.correlation_id), body)
+        await stream(app, reply, work, ChatChunks(app, work, reply.correlation_id), body)
     else:
         await answer_plain(app, reply, work, lambda: _chat_answer(app, work, count), times=count)
 
@@ -60,7 +61,8 @@ async def completions(app: Emulator, request: Request, reply: Reply) -> None:
         share=prompts,
     )
     if body.get("stream") is True:
-        await _stream(app, reply, work, _TextChunks(app, work), body)
+        head = _head(app, "text_completion", work.asked)
+        await stream(app, reply, work, TextChunks(head), body)
     else:
         await answer_plain(
             app, reply, work, lambda: _text_answer(app, work, prompts), times=prompts
@@ -104,121 +106,38 @@ async def send_failure(reply: Reply, failure: Failure) -> None:
     await send_error(reply, failure.status, failure.message)
 
 
-def usage_of(work: Work) -> dict[str, int]:
-    """Token counts as OpenAI's dialect has them."""
-    return {
-        "prompt_tokens": work.prompt_tokens,
-        "completion_tokens": work.tokens,
-        "total_tokens": work.prompt_tokens + work.tokens,
-    }
-
-
 def stamp_correlation(request: Request, reply: Reply) -> None:
     """``X-Correlation-Id``: the caller's, or a new one."""
     reply.correlation_id = request.headers.get("x-correlation-id") or str(uuid.uuid4())
     reply.add_header("X-Correlation-Id", reply.correlation_id)
 
 
-def event(value: Mapping[str, Any]) -> str:
-    """One event of a stream in OpenAI's dialect."""
-    return f"data: {json_text(value)}\n\n"
-
-
-class _ChatChunks:
-    """Events of a chat stream; their id is the correlation id."""
-
-    def __init__(self, app: Emulator, work: Work, identity: str) -> None:
-        self._head = {
-            "created": app.created(),
-            "object": "chat.completion.chunk",
-            "id": identity,
-            "model": work.asked,
-        }
-        self._finish = "length" if work.limited else "stop"
-
-    def first(self) -> str:
-        return self._chunk(None, {"role": "assistant", "content": None})
-
-    def token(self) -> str:
-        return self._chunk(None, {"content": WORD})
-
-    def last(self) -> str:
-        return self._chunk(self._finish, {"content": None})
-
-    def usage(self, work: Work) -> str:
-        return _usage_event(self._head, work)
-
-    def _chunk(self, finish: str | None, delta: dict[str, str | None]) -> str:
-        choice = {"index": 0, "finish_reason": finish, "delta": delta}
-        return event({**self._head, "choices": [choice]})
-
-
-class _TextChunks:
-    """Events of a completion stream."""
-
-    def __init__(self, app: Emulator, work: Work) -> None:
-        self._head = _head(app, "text_completion", work.asked)
-
-    def first(self) -> str:
-        return ""
-
-    def token(self) -> str:
-        return self._chunk({"index": 0, "finish_reason": None, "text": WORD})
-
-    def last(self) -> str:
-        return self._chunk({"index": 0, "finish_reason": "stop"})
-
-    def usage(self, work: Work) -> str:
-        return _usage_event({**self._head, "object": "chat.completion.chunk"}, work)
-
-    def _chunk(self, choice: dict[str, Any]) -> str:
-        return event({**self._head, "choices": [choice]})
-
-
-async def _stream(
-    app: Emulator,
-    reply: Reply,
-    work: Work,
-    chunks: _ChatChunks | _TextChunks,
-    body: Mapping[str, Any],
-) -> None:
-    """Nothing goes out before the first token; an error is an event, whenever it comes."""
-    options = body.get("stream_options")
-    wants_usage = isinstance(options, Mapping) and options.get("include_usage") is True
-    token = chunks.token().encode()
-    try:
-        async with serving(app, work) as slot:
-            async for number in tokens_of(work, slot, app.instance.crash):
-                if number == 0:
-                    await reply.begin_stream(EVENT_STREAM)
-                    first = chunks.first()
-                    if first:
-                        await reply.chunk(first.encode())
-                await reply.chunk(token)
-    except Failed as failed:
-        await _stream_error(reply, failed.failure.message)
-        return
-    await reply.begin_stream(EVENT_STREAM)
-    tail = chunks.last() + (chunks.usage(work) if wants_usage else "") + "data: [DONE]\n\n"
-    await reply.chunk(tail.encode())
-    await reply.end()
-
-
-async def _stream_error(reply: Reply, message: str) -> None:
-    await reply.begin_stream(EVENT_STREAM)
-    error = {"code": "server_error", "message": message, "type": "server_error"}
-    await reply.chunk((event({"error": error}) + "data: [DONE]\n\n").encode())
-    await reply.end()
-
-
-def _usage_event(head: Mapping[str, Any], work: Work) -> str:
-    named = {key: head[key] for key in ("id", "created", "model", "object")}
-    return event({**named, "choices": [], "usage": usage_of(work)})
+def _spoken(body: Mapping[str, Any]) -> Spoken:
+    """What a model answers that keeps to the tools and the format of a chat request."""
+    choice = body.get("tool_choice", "auto")
+    tools = [] if choice == "none" else functions_of(body.get("tools"))
+    function = choice.get("function") if isinstance(choice, Mapping) else None
+    messages = body.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    return speak(
+        tools=tools,
+        wanted=function.get("name") if isinstance(function, Mapping) else None,
+        schema=schema_of_format(body.get("response_format")),
+        has_result=isinstance(last, Mapping) and last.get("role") == "tool",
+    )
 
 
 def _chat_answer(app: Emulator, work: Work, count: int) -> dict[str, Any]:
-    message = {"role": "assistant", "content": work.text}
-    finish = "length" if work.limited else "stop"
+    message: dict[str, Any] = {"role": "assistant", "content": work.text}
+    call = work.spoken.call
+    finish = "length" if work.limited and work.spoken.text is None else "stop"
+    if call is not None:
+        finish = "tool_calls"
+        function = {"name": call.name, "arguments": call.arguments}
+        identity = str(uuid.uuid4())
+        message["tool_calls"] = [
+            {"index": 0, "id": identity, "type": "function", "function": function}
+        ]
     choices = [{"index": 0, "finish_reason": finish, "message": message}] * count
     return {
         **_head(app, "chat.completion", work.asked),

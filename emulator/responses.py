@@ -9,10 +9,11 @@ from typing import Any
 from emulator.anthropic import stamp_request_id
 from emulator.context import Emulator, words
 from emulator.http import Reply, Request, json_text
-from emulator.openai import EVENT_STREAM
+from emulator.openai_stream import EVENT_STREAM
 from emulator.resolve import read_inference_body, resolve_model
 from emulator.serving import Failed, do, serving
-from emulator.work import WORD, Work, tokens_of
+from emulator.spoken import WORD, Call, Spoken, flat_tools, schema_of_format, speak
+from emulator.work import Work, tokens_of
 
 
 async def create(app: Emulator, request: Request, reply: Reply) -> None:
@@ -29,6 +30,7 @@ async def create(app: Emulator, request: Request, reply: Reply) -> None:
         name,
         max_tokens=body.get("max_output_tokens"),
         prompt_tokens=words(body.get("input")),
+        spoken=_spoken(body),
     )
     response = _response(app, work, body)
     if body.get("background") is True:
@@ -58,7 +60,9 @@ async def _plain(app: Emulator, reply: Reply, work: Work, response: dict[str, An
     except Failed as failed:
         await reply.json(500, {"error": _error(failed.failure.message)})
         return
-    completed = _completed(app, work, response, _message_id(), work.text)
+    call = work.spoken.call
+    item = _said(_message_id(), work.text) if call is None else _called(call, "completed")
+    completed = _completed(app, work, response, item)
     app.responses.put(completed)
     await reply.json(200, completed)
 
@@ -66,28 +70,49 @@ async def _plain(app: Emulator, reply: Reply, work: Work, response: dict[str, An
 async def _stream(app: Emulator, reply: Reply, work: Work, response: dict[str, Any]) -> None:
     events = _Events()
     message = _message_id()
-    text = WORD * work.tokens
+    call = work.spoken.call
+    text = WORD * work.tokens if work.spoken.text is None else work.spoken.text
     at = {"output_index": 0, "content_index": 0, "item_id": message}
-    opening = _opening(events, response, message, at)  # goes out with what comes first
+    opening = _opening(events, response)  # goes out with what comes first
+    if call is None:
+        opening += _begun(events, message, at)
     try:
         async with serving(app, work) as slot:
             async for number in tokens_of(work, slot, app.instance.crash):
                 if number == 0:
                     await reply.begin_stream(EVENT_STREAM)
                     await reply.chunk(opening)
-                delta = {**at, "delta": WORD, "logprobs": []}
-                await reply.chunk(events.next("response.output_text.delta", delta).encode())
+                if call is None:
+                    delta = {**at, "delta": work.piece(number), "logprobs": []}
+                    await reply.chunk(events.next("response.output_text.delta", delta).encode())
     except Failed as failed:
         if reply.status is None:
             await reply.begin_stream(EVENT_STREAM)
             await reply.chunk(opening)
         await _fail(reply, events, response, failed.failure.message)
         return
-    completed = _completed(app, work, response, message, text)
+    item = _said(message, text) if call is None else _called(call, "completed")
+    completed = _completed(app, work, response, item)
     app.responses.put(completed)
     await reply.begin_stream(EVENT_STREAM)
-    await reply.chunk(_closing(events, completed, text, at))
+    closing = _ended(events, item, at) if call is None else _call_made(events, item)
+    closing += events.next("response.completed", {"response": completed}) + "data: [DONE]\n\n"
+    await reply.chunk(closing.encode())
     await reply.end()
+
+
+def _spoken(body: Mapping[str, Any]) -> Spoken:
+    """What a model answers that keeps to the tools and the format of the request."""
+    choice = body.get("tool_choice", "auto")
+    given = body.get("input")
+    last = given[-1] if isinstance(given, list) and given else None
+    text = body.get("text")
+    return speak(
+        tools=[] if choice == "none" else flat_tools(body.get("tools"), "parameters"),
+        wanted=choice.get("name") if isinstance(choice, Mapping) else None,
+        schema=schema_of_format(text.get("format") if isinstance(text, Mapping) else None),
+        has_result=isinstance(last, Mapping) and last.get("type") == "function_call_output",
+    )
 
 
 class _Events:
@@ -102,31 +127,42 @@ class _Events:
         return f"event: {kind}\ndata: {json_text(event)}\n\n"
 
 
-def _opening(
-    events: _Events, response: dict[str, Any], message: str, at: Mapping[str, Any]
-) -> bytes:
-    item = {**_item(message, "in_progress"), "content": []}
-    part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-    text = (
-        events.next("response.created", {"response": response})
-        + events.next("response.in_progress", {"response": response})
-        + events.next("response.output_item.added", {"output_index": 0, "item": item})
-        + events.next("response.content_part.added", {**at, "part": part})
-    )
+def _opening(events: _Events, response: dict[str, Any]) -> bytes:
+    text = events.next("response.created", {"response": response})
+    text += events.next("response.in_progress", {"response": response})
     return text.encode()
 
 
-def _closing(events: _Events, completed: dict[str, Any], text: str, at: Mapping[str, Any]) -> bytes:
-    item = completed["output"][0]
+def _begun(events: _Events, message: str, at: Mapping[str, Any]) -> bytes:
+    """A message begins."""
+    item = _item(message, "in_progress")
+    part = _part("")
+    text = events.next("response.output_item.added", {"output_index": 0, "item": item})
+    text += events.next("response.content_part.added", {**at, "part": part})
+    return text.encode()
+
+
+def _ended(events: _Events, item: dict[str, Any], at: Mapping[str, Any]) -> str:
+    """A message ends."""
     part = item["content"][0]
-    closing = (
-        events.next("response.output_text.done", {**at, "text": text, "logprobs": []})
+    return (
+        events.next("response.output_text.done", {**at, "text": part["text"], "logprobs": []})
         + events.next("response.content_part.done", {**at, "part": part})
         + events.next("response.output_item.done", {"output_index": 0, "item": item})
-        + events.next("response.completed", {"response": completed})
-        + "data: [DONE]\n\n"
     )
-    return closing.encode()
+
+
+def _call_made(events: _Events, item: dict[str, Any]) -> str:
+    """A tool is called: its arguments come in one piece."""
+    at = {"output_index": 0, "item_id": item["id"]}
+    begun = {**item, "status": "in_progress", "arguments": ""}
+    arguments = item["arguments"]
+    return (
+        events.next("response.output_item.added", {"output_index": 0, "item": begun})
+        + events.next("response.function_call_arguments.delta", {**at, "delta": arguments})
+        + events.next("response.function_call_arguments.done", {**at, "arguments": arguments})
+        + events.next("response.output_item.done", {"output_index": 0, "item": item})
+    )
 
 
 async def _fail(reply: Reply, events: _Events, response: dict[str, Any], message: str) -> None:
@@ -160,10 +196,30 @@ def _item(message: str, status: str) -> dict[str, Any]:
     }
 
 
+def _said(message: str, text: str) -> dict[str, Any]:
+    return {**_item(message, "completed"), "content": [_part(text)]}
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _called(call: Call, status: str) -> dict[str, Any]:
+    identity = f"fc_{uuid.uuid4()}"
+    return {
+        "type": "function_call",
+        "id": identity,
+        "status": status,
+        "call_id": identity,
+        "name": call.name,
+        "arguments": call.arguments,
+        "summary": [],
+    }
+
+
 def _completed(
-    app: Emulator, work: Work, response: dict[str, Any], message: str, text: str
+    app: Emulator, work: Work, response: dict[str, Any], item: dict[str, Any]
 ) -> dict[str, Any]:
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     usage = {
         "input_tokens": work.prompt_tokens,
         "output_tokens": work.tokens,
@@ -175,7 +231,7 @@ def _completed(
         **response,
         "completed_at": app.created(),
         "status": "completed",
-        "output": [{**_item(message, "completed"), "content": [part]}],
+        "output": [item],
         "usage": usage,
     }
 

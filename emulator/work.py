@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from emulator.faults import Fault
 from emulator.instance import Refusal, Slot
 from emulator.models import EmulatedModel
+from emulator.spoken import WORDS, Spoken
 from simulator.localai_effects import RefusalKind, Refused
 
 CrashBackend = Callable[[str], None]
 """How a fault kills a model's process."""
 
-WORD = "word "
 MAX_CHUNKS_OF_REPLAY = 16
 """Tokens of an answer whose length only its service time gives: enough to be a stream."""
 
@@ -53,14 +53,19 @@ class Work:
     first_s: float
     step_s: float
     total_s: float
+    spoken: Spoken = WORDS
     crash: Fault | None = None
     error: Fault | None = None
     disconnect: Fault | None = None
 
     @property
     def text(self) -> str:
-        """The whole answer."""
-        return (WORD * self.tokens).rstrip()
+        """The whole answer; '' where it is a call of a tool."""
+        return self.spoken.whole(self.tokens)
+
+    def piece(self, number: int) -> str:
+        """What token ``number`` of the answer says."""
+        return self.spoken.piece(number, self.tokens)
 
 
 def timing(

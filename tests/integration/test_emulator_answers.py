@@ -20,6 +20,7 @@ MODELS = [
     {"name": "slow-load", "footprint_mb": 32, "load_s": 4.0, "tokens_per_s": 20},
     {"name": "org/named", "footprint_mb": 8, "load_s": 0.1},
     {"name": "off", "footprint_mb": 8, "load_s": 0.1, "disabled": True},
+    {"name": "wordy", "footprint_mb": 8, "load_s": 0.1, "keeps_format": False},
     {"name": "tiny-embed", "kind": "embedding", "footprint_mb": 16, "load_s": 0.5},
     {"name": "voice", "kind": "speech", "footprint_mb": 16, "load_s": 0.5},
     {"name": "ears", "kind": "transcription", "footprint_mb": 16, "load_s": 0.5},
@@ -565,6 +566,9 @@ async def test_rerank_vad_tokenize_moderations(http):
     _, _, body = await post(http, "/v1/tokenize", {"model": "small-chat", "content": "a b c"})
     assert body == {"tokens": [0, 1, 2]}
     status, _, body = await post(http, "/v1/moderations", {"model": "small-chat", "input": "a"})
+    assert status == 200
+    assert [result["flagged"] for result in body["results"]] == [False]
+    status, _, body = await post(http, "/v1/moderations", {"model": "wordy", "input": "a"})
     assert status == 500
     assert "invalid moderation result" in body["error"]["message"]
 
