@@ -32,6 +32,7 @@ class ModelProfile:
     preload: bool = False
     preferred_backend: str | None = None
     pinned: bool = False
+    slots: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,12 @@ class PlannerConfig:
         Upper bound on the memory our orders fill on each node; None: what the probe says.
     tick_s : float
         The longest time between two runs.
+    turn_s : float or None
+        A busy model whose place another one is waited for keeps it for so long; then it
+        takes nothing new, and goes when its last request has ended. None: it is never made
+        to go while it is busy.
+    turn_drain_s : float
+        How long it may take for its last request to end; else it stays for another turn.
     """
 
     policy: str = "headstart"
@@ -82,6 +89,8 @@ class PlannerConfig:
     reserve_ratio: float = 0.2
     budget_bytes: int | None = None
     tick_s: float = 1.0
+    turn_s: float | None = 15.0
+    turn_drain_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +113,31 @@ class PredictorConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityWeights:
+    """What a point of each term of the priority score weighs (``api/gateway/priority.py``).
+
+    The score is counted in seconds of waiting: ``ageing`` is points per second waited, the
+    others are points.
+    """
+
+    user: float = 15.0
+    service_level: float = 60.0
+    latency: float = 2.0
+    efficiency: float = 5.0
+    ageing: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
-    """Admission: capacities per class, and how long each may wait for a slot."""
+    """Admission: capacities per class, and how long each may wait for a slot.
+
+    Attributes
+    ----------
+    longest_wait_s : float
+        A request of whatever class that has waited for a slot so long takes one of the next two.
+    max_preemptions : int
+        How often the same request, or the same client, may be preempted within ten minutes.
+    """
 
     capacity: Mapping[PriorityClass, int] = field(
         default_factory=lambda: {
@@ -121,6 +153,9 @@ class QueueConfig:
             PriorityClass.BACKGROUND: 600.0,
         }
     )
+    weights: PriorityWeights = field(default_factory=PriorityWeights)
+    longest_wait_s: float = 120.0
+    max_preemptions: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestReceived(Event):
-    """A gateway has read enough of an inference request to know its model, if it names one."""
+    """A gateway has read enough of an inference request to know its model, if it names one.
+
+    ``is_retry``: its client asks again for what it was refused a moment ago, so that the two
+    are one demand.
+    """
 
     request_id: RequestId
     model: ModelId | None
@@ -101,6 +105,7 @@ class RequestReceived(Event):
     priority: PriorityClass
     client: str
     stream: bool
+    is_retry: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +168,8 @@ class RequestFailed(Event):
 class RequestCancelled(Event):
     """The caller left, or a request of lower class was preempted before its first byte.
 
-    Tokens are those of the part that was relayed, as in ``RequestCompleted``.
+    Tokens are those of the part that was relayed, as in ``RequestCompleted``. ``reason``:
+    ``left`` or ``preempted``.
     """
 
     request_id: RequestId
@@ -173,6 +179,7 @@ class RequestCancelled(Event):
     input_tokens: int | None = None
     output_tokens: int | None = None
     tokens_counted: bool = False
+    reason: str = "left"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

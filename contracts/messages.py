@@ -28,6 +28,7 @@ class LoadWanted:
     model: ModelId
     at_s: float
     deadline_s: float
+    priority: PriorityClass = PriorityClass.REALTIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,8 @@ class GatewayBeat:
         The drains that this gateway has seen: for these models it forwards nothing new.
     queued : mapping
         Requests that wait for admission, by class.
+    preemptible : mapping
+        Those in flight that this gateway may cancel for a realtime request, by model.
     leaving : bool
         The last beat of a gateway that stops: its requests have ended.
     """
@@ -71,6 +74,22 @@ class GatewayBeat:
     drains: tuple[str, ...] = ()
     queued: Mapping[PriorityClass, int] = field(default_factory=dict)
     leaving: bool = False
+    preemptible: Mapping[ModelId, int] = field(default_factory=dict)
+    in_flight_away: Mapping[ModelId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GhostSeen:
+    """LocalAI lists the model as loaded, but its process refuses connections: it is dead.
+
+    The controller has LocalAI forget it, and loads it again for whoever waits. Without a
+    controller the gateway does both itself.
+    """
+
+    gateway: GatewayId
+    model: ModelId
+    node: NodeId
+    at_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,13 +54,19 @@ class LoadModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnloadModel:
-    """The model is not resident on ``node``: drained first, given up if it turns busy."""
+    """The model is not resident on ``node``: drained first, given up if it turns busy.
+
+    ``drain_s`` is how long the drain waits for requests in flight to end by themselves (None:
+    not at all); with ``preempt`` gateways cancel those of them that may be cancelled.
+    """
 
     action_id: str
     model: ModelId
     node: NodeId
     cause: UnloadCause
     reason: Reason
+    drain_s: float | None = None
+    preempt: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

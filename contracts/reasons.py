@@ -19,6 +19,8 @@ class Reason(StrEnum):
     IDLE_TIMEOUT = "idle_timeout"
     LEAST_VALUE_PER_BYTE = "least_value_per_byte"
     GHOST = "ghost"
+    FAIR_TURN = "fair_turn"
+    PREEMPTED = "preempted"
     # Holds: nothing is done although something could be
     IN_FLIGHT = "in_flight"
     PINNED = "pinned"
@@ -33,6 +35,7 @@ class Reason(StrEnum):
     PREFETCH_WASTE = "prefetch_waste"
     OBSERVE_ONLY = "observe_only"
     SHUTTING_DOWN = "shutting_down"
+    MAY_WAIT = "may_wait"
     # Refusals
     NEVER_FITS = "never_fits"
     UNKNOWN_MODEL = "unknown_model"
@@ -66,6 +69,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.IDLE_TIMEOUT: "nobody used it for the idle time",
     Reason.LEAST_VALUE_PER_BYTE: "it has the least frequency times load time per byte (gdsf)",
     Reason.GHOST: "its process is dead although LocalAI still lists it",
+    Reason.FAIR_TURN: "requests of another model have waited for its place for a whole turn",
+    Reason.PREEMPTED: "work that may be put back makes room for a realtime request",
     Reason.IN_FLIGHT: "it serves requests",
     Reason.PINNED: "it is pinned",
     Reason.LOADING: "it is still loading",
@@ -79,6 +84,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.PREFETCH_WASTE: "too many recent prefetches were not used",
     Reason.OBSERVE_ONLY: "the mode is observe: decided, not ordered",
     Reason.SHUTTING_DOWN: "the service is stopping",
+    Reason.MAY_WAIT: "only batch or background work waits for it, and what would go was just used",
     Reason.NEVER_FITS: "it is larger than the whole memory budget",
     Reason.UNKNOWN_MODEL: "LocalAI does not list this model",
     Reason.NODE_LOST: "the node does not answer",

@@ -22,6 +22,11 @@ class ModelRoute:
         When the load that runs now began.
     failure : str
         What LocalAI said when the last load failed; empty where it did not, or said nothing.
+    slots : int or None
+        Requests that LocalAI serves at once, as its own configuration says; None: not told.
+    places : mapping
+        Every node that knows the model, and its residency there. ``node`` is the model's home:
+        the one that loads are ordered on. Empty: only the home is known.
     """
 
     model: ModelId
@@ -34,6 +39,8 @@ class ModelRoute:
     footprint_bytes: int | None = None
     pinned: bool = False
     failure: str = ""
+    slots: int | None = None
+    places: Mapping[NodeId, Residency] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +58,7 @@ class RoutingTable:
 
     ``token`` is the fencing token of the controller that wrote it: a table with a smaller
     token than the last one is ignored. ``draining`` maps a model to the drain that gateways
-    acknowledge.
+    acknowledge; of those in ``preempting`` they also cancel what may be cancelled.
     """
 
     token: int
@@ -62,3 +69,4 @@ class RoutingTable:
     draining: Mapping[ModelId, str] = field(default_factory=dict)
     aliases: Mapping[str, ModelId] = field(default_factory=dict)
     classes: Mapping[ModelId, PriorityClass] = field(default_factory=dict)
+    preempting: frozenset[ModelId] = frozenset()

@@ -77,6 +77,8 @@ class ModelStatus:
         Of the present residency: what ordered it, and whether a request came since.
     spared_until_s : float or None
         An unload was given up since somebody used it after all; none is tried before.
+    preemptible : int
+        Those in flight that gateways may cancel for a realtime request.
     kept_out : bool
         An operator unloaded it: it is not prefetched until somebody asks for it again.
     """
@@ -99,6 +101,7 @@ class ModelStatus:
     used_since_load: bool = False
     spared_until_s: float | None = None
     kept_out: bool = False
+    preemptible: int = 0
 
     @property
     def occupied_bytes(self) -> int:
@@ -148,6 +151,8 @@ class OpenRequest:
     source: str
     received_at_s: float
     dispatched_at_s: float | None = None
+    priority: PriorityClass = PriorityClass.REALTIME
+    node: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
