@@ -251,6 +251,11 @@ class GatewayConfig:
     timeouts: Mapping[ModelId, TimeoutConfig] = field(default_factory=dict)
     """Limits that are set for a model; the ``*_timeout_s`` above hold for all others."""
 
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether callers need a key of ours."""
+        return bool(self.keys or self.callers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlConfig:
