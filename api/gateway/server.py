@@ -7,25 +7,18 @@ import errno
 import logging
 import math
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.gateway.app import GatewayApp
+from api.gateway.connections import Connections, EdgeLimits
+from api.gateway.protocol import EdgeHttp
 from api.gateway.tunnel import TunnelProtocol
 from contracts.config import GatewayConfig
 from contracts.errors import Invalid
 
-KEEPALIVE_REAL_S = 75
-"""Longer than callers' pools keep idle connections, so that none is closed under a request."""
-
-MAX_HEAD_BYTES = 131_072
 _BACKLOG = 2048
-_TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"content-length: 0\r\nconnection: close\r\n\r\n"
-)
 
 
 def bind(config: GatewayConfig) -> socket.socket:
@@ -50,42 +43,30 @@ def bind(config: GatewayConfig) -> socket.socket:
     return listening
 
 
-class BoundedHttp(HttpToolsProtocol):
-    """uvicorn's protocol with a bound on a request's head, which it would collect for ever."""
-
-    _head_bytes = 0
-    _is_in_head = True
-
-    def data_received(self, data: bytes) -> None:
-        """Count while a head arrives."""
-        if self._is_in_head:
-            self._head_bytes += len(data)
-        super().data_received(data)
-        if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
-            self.transport.write(_TOO_LARGE)
-            self.transport.close()
-
-    def on_message_begin(self) -> None:
-        """A head begins, somewhere in the present piece, which is not counted then."""
-        if not self._is_in_head:
-            self._is_in_head, self._head_bytes = True, 0
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """It is whole."""
-        self._is_in_head = False
-        super().on_headers_complete()
-
-
 class GatewayServer(uvicorn.Server):
-    """uvicorn without its own signal handling; ``stop`` asks it to end."""
+    """uvicorn without its own signal handling; ``stop`` asks it to end.
 
-    def __init__(self, app: GatewayApp, *, grace_real_s: float) -> None:
+    Parameters
+    ----------
+    on_refusal : callable
+        Called with the code of each refusal of the protocol, before a request is anybody's.
+    """
+
+    def __init__(
+        self,
+        app: GatewayApp,
+        *,
+        grace_real_s: float,
+        limits: EdgeLimits | None = None,
+        on_refusal: Callable[[str], None] = lambda _code: None,
+    ) -> None:
         _quieten()
+        self.places = Connections(limits or EdgeLimits(), on_refusal)
+        protocol = type("GatewayHttp", (EdgeHttp,), {"places": self.places})
         super().__init__(
             uvicorn.Config(
                 app,
-                http=BoundedHttp,
+                http=protocol,
                 ws=TunnelProtocol,
                 lifespan="off",
                 log_config=None,
@@ -93,7 +74,7 @@ class GatewayServer(uvicorn.Server):
                 server_header=False,
                 date_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=KEEPALIVE_REAL_S,
+                timeout_keep_alive=math.ceil(self.places.limits.idle_s),
                 timeout_graceful_shutdown=max(1, math.ceil(grace_real_s)),
             )
         )

@@ -23,12 +23,20 @@ _READ_BYTES = 65_536
 
 
 class TunnelProtocol(asyncio.StreamReaderProtocol):
-    """uvicorn's ``ws`` protocol class; it gets the head of the handshake again as bytes."""
+    """uvicorn's ``ws`` protocol class; it gets the head of the handshake again as bytes.
+
+    ``on_lost`` is called when its connection is gone.
+    """
 
     def __init__(
-        self, config: Config, server_state: ServerState, app_state: dict[str, Any]
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         del app_state  # there is no lifespan
+        self._on_lost = on_lost
         self._app: App = config.loaded_app
         self._server_state = server_state
         self._connection: asyncio.BaseTransport | None = None
@@ -43,6 +51,7 @@ class TunnelProtocol(asyncio.StreamReaderProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The caller is gone."""
         self._server_state.connections.discard(self)
+        self._on_lost()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
