@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Mapping
 from typing import Any
 
 from api.gateway.body import RequestBody
 from api.gateway.caller import Caller, CallerLeft, Receive, Send
-from api.gateway.detect import ApiStyle, lists_models, match_path
-from api.gateway.headers import RequestHead, presented_keys
+from api.gateway.detect import ApiStyle, lists_models, match_path, match_websocket
+from api.gateway.gate import Gate
+from api.gateway.headers import RequestHead
 from api.gateway.inference import InferenceDesk
+from api.gateway.live import LiveConfig
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.own_paths import OWN_PREFIX, OwnPaths
-from api.gateway.problems import Problem, body_too_large, shutting_down, unauthorized
+from api.gateway.problems import Problem, body_too_large, shutting_down
 from api.gateway.proxy import AnswerCut, Relay
 from api.gateway.recognition import Recogniser
 from api.gateway.telemetry import Telemetry
@@ -34,7 +35,7 @@ class GatewayApp:
     def __init__(
         self,
         *,
-        config: GatewayConfig,
+        config: LiveConfig,
         desk: InferenceDesk,
         websockets: WebsocketDesk,
         relay: Relay,
@@ -42,9 +43,10 @@ class GatewayApp:
         recogniser: Recogniser,
         telemetry: Telemetry,
         metrics: GatewayMetrics,
+        gate: Gate,
     ) -> None:
-        self._config = config
-        self._keys = tuple(key.encode() for key in config.keys)
+        self._live = config
+        self._gate = gate
         self._desk = desk
         self._websockets = websockets
         self._relay = relay
@@ -55,9 +57,10 @@ class GatewayApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's entry: ``http`` and ``websocket`` (of ``tunnel.TunnelProtocol``)."""
-        head = _head(scope)
+        self._live.hold()
+        head = self._gate.known(_head(scope))
         if scope["type"] == "websocket":
-            problem = None if self._may_enter(head) else unauthorized()
+            problem = self._gate.problem_of(head, match_websocket(head.path))
             await self._websockets.serve(head, receive, send, problem)
             return
         caller = Caller(receive, send)
@@ -81,8 +84,9 @@ class GatewayApp:
                 return
             path = match_path(head.method, head.path)
             style = ApiStyle.OTHER if path is None else path.style
-            if not self._may_enter(head):
-                raise unauthorized()
+            problem = self._gate.problem_of(head, path)
+            if problem is not None:
+                raise problem
             length = head.content_length
             if length is not None and length > self._config.max_body_bytes:
                 raise body_too_large(self._config.max_body_bytes)
@@ -126,16 +130,10 @@ class GatewayApp:
         self._metrics.passed(response.status)
         await self._relay.answer(response, caller)
 
-    def _may_enter(self, head: RequestHead) -> bool:
-        """Whether the gateway holds no keys, or the caller shows one of them."""
-        if not self._keys or head.path in _OPEN_PATHS:
-            return True
-        if head.method == "OPTIONS" and head.get(b"access-control-request-method") is not None:
-            # Browsers send no key with a preflight.
-            return True
-        shown = presented_keys(head.headers)
-        matches = [hmac.compare_digest(key, one) for key in self._keys for one in shown]
-        return any(matches)
+    @property
+    def _config(self) -> GatewayConfig:
+        """What holds for the request of this task."""
+        return self._live.now
 
 
 def _head(scope: Scope) -> RequestHead:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from api.gateway.detect import Headers
+from contracts.config import CallerKey
 
 Header = tuple[bytes, bytes]
 
@@ -40,6 +41,8 @@ class RequestHead:
         Path with its escapes, and query: what goes on.
     client : str or None
         The address that the connection comes from.
+    key : CallerKey or None
+        The gateway's key that the caller shows; None where it holds none.
     """
 
     method: str
@@ -49,6 +52,7 @@ class RequestHead:
     headers: tuple[Header, ...]
     scheme: str
     client: str | None
+    key: CallerKey | None = field(default=None, repr=False)
     _first: dict[bytes, bytes] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

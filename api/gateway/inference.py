@@ -16,6 +16,7 @@ from api.gateway.headers import (
     content_type,
     header_text,
 )
+from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.problems import Problem, bad_header, shutting_down, upstream_error
@@ -47,7 +48,7 @@ class InferenceDesk:
     def __init__(
         self,
         *,
-        config: GatewayConfig,
+        config: LiveConfig,
         recogniser: Recogniser,
         room: WaitingRoom,
         relay: Relay,
@@ -55,7 +56,7 @@ class InferenceDesk:
         metrics: GatewayMetrics,
         clock: Clock,
     ) -> None:
-        self._config = config
+        self._live = config
         self._recogniser = recogniser
         self._room = room
         self._relay = relay
@@ -117,6 +118,11 @@ class InferenceDesk:
         if decision is not None:
             headers.append((b"x-headstart-decision", decision.value.encode()))
         return headers
+
+    @property
+    def _config(self) -> GatewayConfig:
+        """What holds for the request of this task."""
+        return self._live.now
 
     async def _metered(
         self,

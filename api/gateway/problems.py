@@ -74,6 +74,35 @@ def unauthorized() -> Problem:
     )
 
 
+def permission_denied(message: str, *, code: str, param: str | None = None) -> Problem:
+    """The key is a right one, and does not allow this."""
+    return Problem(
+        status=403,
+        type="permission_denied",
+        code=code,
+        param=param,
+        message=message,
+        origin=Origin.CLIENT,
+    )
+
+
+def rate_limited(requests_per_min: float, retry_after_s: float) -> Problem:
+    """The key has sent as many requests as it may for now."""
+    limit = b"%d" % requests_per_min
+    return Problem(
+        status=429,
+        type="rate_limited",
+        message=f"This key may send {requests_per_min:g} requests in a minute. Try again later.",
+        origin=Origin.CLIENT,
+        retry_after_s=retry_after_s,
+        headers=(
+            (b"x-ratelimit-limit-requests", limit),
+            (b"x-ratelimit-remaining-requests", b"0"),
+            (b"x-ratelimit-reset-requests", retry_after(retry_after_s) + b"s"),
+        ),
+    )
+
+
 def not_found(path: str) -> Problem:
     """A path of our own that there is not."""
     return Problem(

@@ -17,6 +17,7 @@ from api.gateway.headers import (
     content_type,
     outgoing_headers,
 )
+from api.gateway.live import LiveConfig
 from api.gateway.problems import Problem, upstream_error, upstream_timeout
 from api.gateway.sse import AnswerObserver
 from contracts.config import GatewayConfig, NodeConfig
@@ -58,13 +59,14 @@ class Relay:
     """
 
     def __init__(
-        self, config: GatewayConfig, upstreams: Mapping[NodeId, Upstream], clock: Clock
+        self, config: LiveConfig, upstreams: Mapping[NodeId, Upstream], clock: Clock
     ) -> None:
-        self._config = config
+        self._live = config
         self._upstreams = upstreams
         self._clock = clock
-        self._nodes = {node.node: node for node in config.nodes}
-        self.primary = next((node for node in config.nodes if node.primary), config.nodes[0]).node
+        nodes = config.now.nodes
+        self._nodes = {node.node: node for node in nodes}
+        self.primary = next((node for node in nodes if node.primary), nodes[0]).node
         self._faults = {node: Fault("localai_unreachable") for node in self._nodes}
 
     def node_for(self, node: NodeId | None) -> NodeConfig:
@@ -82,7 +84,7 @@ class Relay:
         Only where this gateway has judged the caller itself: else everybody would come in
         with our key.
         """
-        return node.api_key if self._config.keys else None
+        return node.api_key if self._config.asks_for_keys else None
 
     async def send(
         self,
@@ -153,6 +155,11 @@ class Relay:
         if observer is not None:
             observer.end(self._clock.monotonic_s())
             on_data()
+
+    @property
+    def _config(self) -> GatewayConfig:
+        """What holds for the request of this task."""
+        return self._live.now
 
     async def _start(
         self, response: UpstreamResponse, caller: Caller, headers: Iterable[Header]

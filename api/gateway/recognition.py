@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from api.gateway.body import RequestBody
 from api.gateway.detect import (
+    ApiStyle,
     BodyKind,
     InferencePath,
     Peek,
@@ -21,12 +22,17 @@ from api.gateway.detect import (
 )
 from api.gateway.forms import FormPeek
 from api.gateway.headers import RequestHead, presented_keys, request_id
+from api.gateway.keys import class_of, classes_of, is_restricted, models_in_json
+from api.gateway.live import LiveConfig
 from api.gateway.meter import Subject
+from api.gateway.problems import Problem, permission_denied
 from api.gateway.residency import RouteBook
+from contracts.config import CallerKey
 from contracts.events import PriorityClass
 from contracts.ids import GatewayId, ModelId, RequestId
 
 DIGEST_CHARS = 12
+_NO_PATH = InferencePath(operation="", style=ApiStyle.OTHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +45,14 @@ class Recognised:
         As its events say it. Its request id is unique in this gateway.
     shown_id : str
         The id that the caller gets to see: its own, where it sent one.
+    weight : float
+        What it counts for beside the requests of other keys.
     """
 
     subject: Subject
     shown_id: str
     wishes: Wishes
+    weight: float = 1.0
 
 
 class Recogniser:
@@ -55,8 +64,11 @@ class Recogniser:
         The same for all gateways of a deployment, so that they agree on clients' digests.
     """
 
-    def __init__(self, *, gateway: GatewayId, book: RouteBook, salt: str) -> None:
+    def __init__(
+        self, *, gateway: GatewayId, config: LiveConfig, book: RouteBook, salt: str
+    ) -> None:
         self._gateway = gateway
+        self._live = config
         self._book = book
         self._salt = salt.encode()
         self._numbers = itertools.count(1)
@@ -65,8 +77,13 @@ class Recogniser:
     async def read(
         self, head: RequestHead, path: InferencePath, body: RequestBody, wishes: Wishes
     ) -> Recognised:
-        """Read as much of the body as it takes. The id is in use until ``forget``."""
+        """Read as much of the body as it takes. The id is in use until ``forget``.
+
+        Raises Problem (403) when the key that the caller shows does not allow it.
+        """
         peek = await self._peek(head, path, body)
+        if is_restricted(head.key):
+            self._check_body(head, peek, body)
         return self.recognise(head, path, peek, wishes)
 
     def recognise(
@@ -81,18 +98,24 @@ class Recogniser:
             is_model=self._book.names,
         )
         model = resolve_alias(asked, self._book.aliases)
+        if is_restricted(head.key):
+            self._check_names(head, path, asked)
+        priority = class_of(head.key, wishes, self._class_of(model))
+        if priority is None:
+            raise _foreign_class(head.key)
         shown_id = request_id(head) or f"{self._gateway}-{next(self._numbers)}"
         return Recognised(
             subject=Subject(
                 request_id=self._unique(shown_id),
                 model=model,
                 operation=path.operation,
-                priority=wishes.priority or self._class_of(model),
+                priority=priority,
                 client=self.client_digest(head),
                 stream=path.streams_by_default if peek.stream is None else peek.stream,
             ),
             shown_id=shown_id,
             wishes=wishes,
+            weight=1.0 if head.key is None else head.key.weight,
         )
 
     def forget(self, request: Recognised) -> None:
@@ -122,6 +145,37 @@ class Recogniser:
                 await body.read_all()
                 return peek_json(body.view(), path.model_field)
 
+    def _check_names(self, head: RequestHead, path: InferencePath, asked: str | None) -> None:
+        """Every name that LocalAI could take for the model's has to be one of the key's.
+
+        Raises Problem (403), also where none is named: LocalAI would pick one.
+        """
+        if asked is None:
+            raise _foreign_model(None)
+        in_query = find_model(
+            peek=Peek(), path=_NO_PATH, query=head.query, authorization=None, is_model=_is_none
+        )
+        for name in (asked, path.path_model, in_query):
+            if name is not None and not self._may_use(head, name):
+                raise _foreign_model(name)
+
+    def _check_body(self, head: RequestHead, peek: Peek, body: RequestBody) -> None:
+        """A body that we cannot read could name any model. Raises Problem (403)."""
+        if head.get(b"content-encoding") not in (None, b"identity"):
+            raise _foreign_model(None)
+        if body_kind(head.get(b"content-type")) is BodyKind.JSON:
+            names = models_in_json(body.view())
+        else:
+            names = None if peek.model is None else (peek.model,)
+        if names is None:
+            raise _foreign_model(None)
+        for name in names:
+            if not self._may_use(head, name):
+                raise _foreign_model(name)
+
+    def _may_use(self, head: RequestHead, name: str) -> bool:
+        return self._live.keys.may_use(head.key, name, self._book.aliases)
+
     def _class_of(self, model: ModelId | None) -> PriorityClass:
         table = self._book.table
         if table is None or model is None:
@@ -135,3 +189,26 @@ class Recogniser:
             unique = RequestId(f"{shown_id}~{next(self._numbers)}")
         self._active.add(unique)
         return unique
+
+
+def _is_none(_name: str) -> bool:
+    return False
+
+
+def _foreign_class(key: CallerKey | None) -> Problem:
+    allowed = () if key is None else classes_of(key)
+    takes = " or ".join(allowed) if allowed else "no class"
+    return permission_denied(
+        f"X-Headstart-Class: this key may ask for {takes}.",
+        code="class_not_allowed",
+        param="X-Headstart-Class",
+    )
+
+
+def _foreign_model(name: str | None) -> Problem:
+    said = "no model by name" if name is None else f"the model {name}"
+    return permission_denied(
+        f"This key is for certain models only, and the request names {said}.",
+        code="model_not_allowed",
+        param="model",
+    )

@@ -11,7 +11,9 @@ import structlog
 from api.gateway.admission import Admission
 from api.gateway.app import GatewayApp
 from api.gateway.controller_link import ControllerLink
+from api.gateway.gate import Gate
 from api.gateway.inference import InferenceDesk
+from api.gateway.live import LiveConfig
 from api.gateway.lone_loads import LoneLoads
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.own_paths import Links, OwnPaths
@@ -57,7 +59,7 @@ class GatewayService:
     def __init__(self, gateway: GatewayId, config: GatewayConfig, ports: GatewayPorts) -> None:
         if not config.nodes:
             raise Invalid("no LocalAI is configured: set HEADSTART_LOCALAI_URL")
-        self._config = config
+        self._live = live = LiveConfig(config)
         self._ports = ports
         clock = ports.clock
         self._book = book = RouteBook()
@@ -77,7 +79,7 @@ class GatewayService:
         )
         self.room = WaitingRoom(
             gateway=gateway,
-            config=config,
+            config=live,
             book=book,
             admission=self._admission,
             lone_loads=self._lone_loads,
@@ -95,6 +97,7 @@ class GatewayService:
             links=self._links,
             clock=clock,
         )
+        self.gate = Gate(live, book, clock)
         self.app = self._make_app(gateway)
         self._tasks: list[asyncio.Task[None]] = []
         self._leaving_since_s: float | None = None
@@ -154,13 +157,13 @@ class GatewayService:
     def _rest_of_grace_s(self) -> float:
         now_s = self._ports.clock.monotonic_s()
         since_s = now_s if self._leaving_since_s is None else self._leaving_since_s
-        return max(0.0, self._config.shutdown_grace_s - (now_s - since_s))
+        return max(0.0, self._live.now.shutdown_grace_s - (now_s - since_s))
 
     def _make_app(self, gateway: GatewayId) -> GatewayApp:
-        config, clock = self._config, self._ports.clock
+        config, clock = self._live, self._ports.clock
         # Gateways of one deployment have the same nodes, and others have not.
-        salt = "\0".join(sorted(node.url for node in config.nodes))
-        recogniser = Recogniser(gateway=gateway, book=self._book, salt=salt)
+        salt = "\0".join(sorted(node.url for node in config.now.nodes))
+        recogniser = Recogniser(gateway=gateway, config=config, book=self._book, salt=salt)
         relay = Relay(config, self._ports.upstreams, clock)
         desk = InferenceDesk(
             config=config,
@@ -191,6 +194,7 @@ class GatewayService:
             recogniser=recogniser,
             telemetry=self.telemetry,
             metrics=self._metrics,
+            gate=self.gate,
         )
 
 

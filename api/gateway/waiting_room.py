@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from api.gateway.admission import Admission, Ticket, Verdict
 from api.gateway.faults import Fault
+from api.gateway.live import LiveConfig
 from api.gateway.lone_loads import LoneLoads
 from api.gateway.problems import (
     Problem,
@@ -80,7 +81,7 @@ class WaitingRoom:
         self,
         *,
         gateway: GatewayId,
-        config: GatewayConfig,
+        config: LiveConfig,
         book: RouteBook,
         admission: Admission,
         lone_loads: LoneLoads,
@@ -88,7 +89,7 @@ class WaitingRoom:
         clock: Clock,
     ) -> None:
         self._gateway = gateway
-        self._config = config
+        self._live = config
         self._book = book
         self._admission = admission
         self._lone_loads = lone_loads
@@ -214,6 +215,11 @@ class WaitingRoom:
             asker.cancel()
         if askers:
             await asyncio.wait(askers)
+
+    @property
+    def _config(self) -> GatewayConfig:
+        """What holds for the request of this task."""
+        return self._live.now
 
     async def _wait(self, waiter: Waiter) -> None:
         model = waiter.ticket.model

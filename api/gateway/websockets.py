@@ -9,6 +9,7 @@ from api.gateway.caller import Receive, Send
 from api.gateway.detect import ApiStyle, match_websocket
 from api.gateway.headers import Header, RequestHead, outgoing_headers
 from api.gateway.inference import InferenceDesk
+from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
 from api.gateway.problems import Problem, error_body, retry_after, upstream_error, upstream_timeout
 from api.gateway.proxy import Relay
@@ -42,14 +43,14 @@ class WebsocketDesk:
     def __init__(
         self,
         *,
-        config: GatewayConfig,
+        config: LiveConfig,
         desk: InferenceDesk,
         recogniser: Recogniser,
         room: WaitingRoom,
         relay: Relay,
         clock: Clock,
     ) -> None:
-        self._config = config
+        self._live = config
         self._desk = desk
         self._recogniser = recogniser
         self._room = room
@@ -83,6 +84,11 @@ class WebsocketDesk:
             pass
         finally:
             await side.close()
+
+    @property
+    def _config(self) -> GatewayConfig:
+        """What holds for the request of this task."""
+        return self._live.now
 
     async def _metered(self, head: RequestHead, request: Recognised, side: CallerSide) -> None:
         meter = self._desk.open_meter(request)

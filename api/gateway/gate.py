@@ -1,0 +1,83 @@
+"""Who may come in, and how often: keys of the gateway's own, applied to a request's head."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from api.gateway.detect import InferencePath
+from api.gateway.headers import RequestHead, presented_keys
+from api.gateway.keys import is_restricted, may_pass_through
+from api.gateway.listings import model_of_path
+from api.gateway.live import LiveConfig
+from api.gateway.problems import Problem, permission_denied, rate_limited, unauthorized
+from api.gateway.rates import Rates
+from api.gateway.residency import RouteBook
+from contracts.ports import Clock
+
+_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""LocalAI's own probes need no key, and neither do ours."""
+
+
+class Gate:
+    """Knows callers by their keys, and tells what keeps one out.
+
+    What it costs where keys are held: one SHA-256 and one look-up for each request.
+    """
+
+    def __init__(self, config: LiveConfig, book: RouteBook, clock: Clock) -> None:
+        self._live = config
+        self._book = book
+        self._clock = clock
+        self._rates = Rates()
+
+    def known(self, head: RequestHead) -> RequestHead:
+        """The head with the key that the caller shows, where it is one of ours."""
+        ring = self._live.keys
+        if ring.is_open:
+            return head
+        key = ring.find(presented_keys(head.headers))
+        return head if key is None else replace(head, key=key)
+
+    def problem_of(self, head: RequestHead, path: InferencePath | None) -> Problem | None:
+        """Why the request may not go further: no key (401), not this (403), not now (429).
+
+        ``path``: the inference path that it is for. Each such request takes a token of its
+        key's rate, also one that fails later.
+        """
+        if self._live.keys.is_open or _needs_no_key(head):
+            return None
+        if head.key is None:
+            return unauthorized()
+        if path is None:
+            return self._problem_of_passing(head)
+        rest_s = self._rates.take(head.key, self._clock.monotonic_s())
+        if rest_s is None:
+            return None
+        return rate_limited(head.key.requests_per_min or 0.0, rest_s)
+
+    def may_see(self, head: RequestHead, name: str) -> bool:
+        """Whether a list may tell the caller of this model."""
+        return self._live.keys.may_use(head.key, name, self._book.aliases)
+
+    def renew(self) -> None:
+        """The configuration was replaced."""
+        self._rates.keep(self._live.now.callers)
+
+    def _problem_of_passing(self, head: RequestHead) -> Problem | None:
+        model = model_of_path(head.path) if is_restricted(head.key) else None
+        if model is not None and head.method in ("GET", "HEAD"):
+            return None if self.may_see(head, model) else _foreign_path()
+        return None if may_pass_through(head.key, head.method, head.path) else _foreign_path()
+
+
+def _needs_no_key(head: RequestHead) -> bool:
+    if head.path in _OPEN_PATHS:
+        return True
+    # Browsers send no key with a preflight.
+    return head.method == "OPTIONS" and head.get(b"access-control-request-method") is not None
+
+
+def _foreign_path() -> Problem:
+    return permission_denied(
+        "This key is for certain models only, and may not do this.", code="path_not_allowed"
+    )

@@ -1,0 +1,51 @@
+"""The configuration in force: one snapshot, replaced as a whole."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from api.gateway.keys import KeyRing
+from contracts.config import GatewayConfig
+
+
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    config: GatewayConfig
+    keys: KeyRing
+
+
+_HELD: ContextVar[_InForce | None] = ContextVar("gateway_configuration", default=None)
+
+
+class LiveConfig:
+    """What whoever needs the configuration is given, and asks at each use.
+
+    A request keeps the snapshot that it came in with (``hold``), whatever is loaded while it
+    waits or streams: no request sees a part of one configuration and a part of another.
+    Each request runs in a task of its own, so that this needs no argument on the way. What a
+    request starts and leaves behind (an order for a load) keeps its snapshot as well.
+    """
+
+    __slots__ = ("_newest",)
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self._newest = _InForce(config, KeyRing(config))
+
+    @property
+    def now(self) -> GatewayConfig:
+        """That of this task's request; outside of one, the newest."""
+        return (_HELD.get() or self._newest).config
+
+    @property
+    def keys(self) -> KeyRing:
+        """The keys of the same snapshot."""
+        return (_HELD.get() or self._newest).keys
+
+    def hold(self) -> None:
+        """A request begins in this task: from here on it sees what is the newest now."""
+        _HELD.set(self._newest)
+
+    def replace(self, config: GatewayConfig) -> None:
+        """Requests that come from now on see ``config``."""
+        self._newest = _InForce(config, KeyRing(config))
