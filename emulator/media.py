@@ -1,4 +1,4 @@
-"""Embeddings, speech, transcription, images, reranking and the small endpoints beside them."""
+"""Embeddings, speech, images, reranking and the small endpoints beside them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import replace
 from email.utils import formatdate
 
 from emulator.context import Emulator, words
-from emulator.errors import send_echo_error, send_error, send_not_found
+from emulator.errors import send_echo_error, send_not_found
 from emulator.failures import Failure
-from emulator.http import Reply, Request, read_json
+from emulator.http import Reply, Request
 from emulator.openai import send_failure, stamp_correlation
-from emulator.resolve import read_form, read_inference_body, resolve_model
+from emulator.resolve import read_inference_body, resolve_model
 from emulator.serving import Failed, do
 from emulator.work import Work
 
@@ -65,7 +65,7 @@ async def embeddings(app: Emulator, request: Request, reply: Reply) -> None:
         }
         await reply.json(200, answer)
 
-    await _serve(
+    await serve(
         app, request, reply, body.get("model"), "embeddings", finish,
         generates=False, correlated=True, prompt_tokens=words(given),
     )  # fmt: skip
@@ -83,31 +83,6 @@ async def text_to_speech(app: Emulator, request: Request, reply: Reply) -> None:
     body = await read_inference_body(request, reply)
     if body is not None:
         await _speak(app, request, reply, body.get("model_id"), words(body.get("text")))
-
-
-async def transcription(app: Emulator, request: Request, reply: Reply) -> None:
-    """``POST /v1/audio/transcriptions``: a form, whose model may stand anywhere."""
-    form = read_form(request)
-    named: object = form.get("model", b"").decode("utf-8", "replace")
-    if request.content_type == "application/json":
-        named = (read_json(request.body) or {}).get("model")
-
-    async def check() -> bool:
-        if "file" in form:
-            return True
-        multipart = request.content_type == "multipart/form-data"
-        reason = "http: no such file"
-        if not multipart:
-            reason = "request Content-Type isn't multipart/form-data"
-        await send_error(reply, 500, reason)
-        return False
-
-    async def finish(_work: Work) -> None:
-        text = "hello world"
-        segment = {"id": 0, "start": 0, "end": 0.25, "text": text, "tokens": None}
-        await reply.json(200, {"segments": [segment], "text": text})
-
-    await _serve(app, request, reply, named, "transcript", finish, correlated=True, check=check)
 
 
 async def images(app: Emulator, request: Request, reply: Reply) -> None:
@@ -138,7 +113,7 @@ async def images(app: Emulator, request: Request, reply: Reply) -> None:
             },
         )
 
-    await _serve(app, request, reply, body.get("model"), "image", finish, correlated=True)
+    await serve(app, request, reply, body.get("model"), "image", finish, correlated=True)
 
 
 async def generated_image(app: Emulator, request: Request, reply: Reply) -> None:
@@ -166,7 +141,7 @@ async def rerank(app: Emulator, request: Request, reply: Reply) -> None:
         usage = {"total_tokens": tokens, "prompt_tokens": tokens}
         await reply.json(200, {"model": work.asked, "usage": usage, "results": results})
 
-    await _serve(
+    await serve(
         app, request, reply, body.get("model"), "rerank", finish,
         generates=False, prompt_tokens=tokens,
     )  # fmt: skip
@@ -181,7 +156,7 @@ async def vad(app: Emulator, request: Request, reply: Reply) -> None:
     async def finish(_work: Work) -> None:
         await reply.json(200, {"segments": [{"start": 0, "end": 0.2}]})
 
-    await _serve(app, request, reply, body.get("model"), "vad", finish, generates=False)
+    await serve(app, request, reply, body.get("model"), "vad", finish, generates=False)
 
 
 async def tokenize(app: Emulator, request: Request, reply: Reply) -> None:
@@ -194,7 +169,7 @@ async def tokenize(app: Emulator, request: Request, reply: Reply) -> None:
     async def finish(_work: Work) -> None:
         await reply.json(200, {"tokens": list(range(count))})
 
-    await _serve(app, request, reply, body.get("model"), "chat", finish, generates=False)
+    await serve(app, request, reply, body.get("model"), "chat", finish, generates=False)
 
 
 async def moderations(app: Emulator, request: Request, reply: Reply) -> None:
@@ -220,7 +195,7 @@ async def moderations(app: Emulator, request: Request, reply: Reply) -> None:
         message = f"code=500, message=moderation inference failed, internal={failure.message}"
         await send_failure(reply, replace(failure, message=message))
 
-    await _serve(app, request, reply, body.get("model"), "chat", finish, fail=fail)
+    await serve(app, request, reply, body.get("model"), "chat", finish, fail=fail)
 
 
 def _harmless() -> dict[str, object]:
@@ -241,10 +216,10 @@ async def _speak(
         reply.add_header("Last-Modified", formatdate(app.clock.now_s(), usegmt=True))
         await reply.whole(200, _wav(), "audio/wav")
 
-    await _serve(app, request, reply, named, "tts", finish, prompt_tokens=prompt_tokens)
+    await serve(app, request, reply, named, "tts", finish, prompt_tokens=prompt_tokens)
 
 
-async def _serve(
+async def serve(
     app: Emulator,
     request: Request,
     reply: Reply,

@@ -20,6 +20,7 @@ from emulator import (
     resources,
     responses,
     settings,
+    transcription,
 )
 from emulator.context import Handler
 
@@ -49,14 +50,16 @@ _INFERENCE = (
     *_both("/embeddings", media.embeddings),
     *_both("/images/generations", media.images),
     *_both("/audio/speech", media.speech, streams=True),
-    *_both("/audio/transcriptions", media.transcription, streams=True),
+    *_both("/audio/transcriptions", transcription.transcription, streams=True),
     *_both("/moderations", media.moderations),
     *_both("/vad", media.vad),
     Route("POST", "/v1/engines/:model/completions", openai.completions, streams=True),
     Route("POST", "/v1/engines/:model/embeddings", media.embeddings),
     Route("POST", "/v1/messages", anthropic.messages, streams=True),
-    Route("POST", "/v1/responses", responses.create, streams=True),
+    Route("POST", "/messages", anthropic.messages, streams=True),
+    *_both("/responses", responses.create, streams=True),
     Route("GET", "/v1/responses/:id", responses.read, streams=True),
+    Route("GET", "/responses/:id", responses.read, streams=True),
     Route("POST", "/v1/rerank", media.rerank),
     Route("POST", "/v1/tokenize", media.tokenize),
     Route("POST", "/tts", media.speech),
