@@ -1,8 +1,9 @@
 """What processes say to each other: requests to the leading controller, and its answers.
 
 Two mailboxes carry them (``ports.Mailbox``). To the controller: ``LoadWanted``,
-``GatewayBeat`` and operators' wishes. To gateways: ``LoadAnswer`` and ``RoutingTable``.
-Both are bounded and lossy by design; each sender says what it does without an answer.
+``GatewayBeat``, ``GhostSeen`` and operators' wishes. To gateways: ``LoadAnswer`` and
+``RoutingTable``. Both are bounded and lossy by design; each sender says what it does without
+an answer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from contracts.events import PriorityClass
-from contracts.ids import GatewayId, ModelId, RequestId
+from contracts.ids import GatewayId, ModelId, NodeId, RequestId
 from contracts.reasons import Reason
 from contracts.routing import RoutingTable
 
@@ -65,6 +66,9 @@ class GatewayBeat:
         Those in flight that this gateway may cancel for a realtime request, by model.
     leaving : bool
         The last beat of a gateway that stops: its requests have ended.
+    in_flight_away : mapping
+        Those of ``in_flight`` that are on another node than the model's home: a drain of the
+        home need not wait for them. Zero is left out.
     """
 
     gateway: GatewayId
@@ -115,5 +119,7 @@ class SettingsChanged:
     at_s: float
 
 
-ToController = LoadWanted | GatewayBeat | LoadRequested | UnloadRequested | SettingsChanged
+ToController = (
+    LoadWanted | GatewayBeat | GhostSeen | LoadRequested | UnloadRequested | SettingsChanged
+)
 ToGateways = LoadAnswer | RoutingTable

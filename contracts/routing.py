@@ -45,11 +45,23 @@ class ModelRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRoute:
-    """How much room a node has, for the gateway's last resort when no controller answers."""
+    """One node as gateways need to know it.
+
+    Attributes
+    ----------
+    free_bytes : int or None
+        Room for more models, for the gateway's last resort when no controller answers.
+    accelerator : str
+        What its models run on; empty: not told.
+    in_flight : int
+        Requests that all gateways together have there.
+    """
 
     node: NodeId
     alive: bool
     free_bytes: int | None
+    accelerator: str = ""
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,12 +35,15 @@ class OutgoingRequest:
         All that is sent, besides the framing of the body.
     body : bytes, iterator or None
         An iterator is read once. None: the request has no body.
+    connect_timeout_s : float or None
+        Real seconds that connecting may take; None: what the upstream was made with.
     """
 
     method: str
     target: bytes
     headers: RawHeaders
     body: bytes | AsyncIterator[bytes] | None = field(default=None, repr=False)
+    connect_timeout_s: float | None = None
 
 
 class UpstreamResponse(Protocol):

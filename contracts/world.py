@@ -121,6 +121,12 @@ class NodeStatus:
         What the probe shows beyond our own models.
     model_limit : int or None
         LocalAI's own limit on resident models, kept as one more bound.
+    accelerator : str
+        What its models run on, as configured; empty: not told.
+    lists : tuple of ModelId
+        Models that it can serve, by name, whether they are at home there or not.
+    residents : tuple of ModelId
+        Models that its last poll found resident, and what is known since.
     """
 
     node: NodeId
@@ -131,6 +137,9 @@ class NodeStatus:
     memory_used_bytes: int | None = None
     used_by_others_bytes: int = 0
     model_limit: int | None = None
+    accelerator: str = ""
+    lists: tuple[ModelId, ...] = ()
+    residents: tuple[ModelId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +154,10 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
-    """A request that has not ended. ``source`` is the gateway that holds it."""
+    """A request that has not ended.
+
+    ``source`` is the gateway that holds it, ``node`` where it was sent (None: not yet).
+    """
 
     model: ModelId
     source: str

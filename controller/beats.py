@@ -5,7 +5,7 @@ from __future__ import annotations
 from contracts.ids import ModelId, RequestId
 from contracts.messages import GatewayBeat
 from contracts.world import WorldSnapshot
-from controller.fold import end_request
+from controller.open_requests import end_request
 from controller.roster import GONE_AFTER_S, Roster
 
 BEAT_GRACE_S = 2.0

@@ -25,17 +25,26 @@ def with_catalogue(
     models: Iterable[ModelId],
     profiles: Mapping[ModelId, ModelProfile],
     footprints: Mapping[ModelId, int],
+    *,
+    accelerator: str = "",
 ) -> WorldSnapshot:
     """What ``node`` lists now: new models come in cold, missing ones go unless they hold memory.
 
-    Requests for a model that went are forgotten with it. A measured footprint stands over
+    One that another node lists as well stays; ``homes`` finds its new home. Requests for a
+    model that went are forgotten with it. A measured footprint stands over
     LocalAI's estimate, and that over the declared one.
     """
     listed = set(models)
+    known_elsewhere = {
+        name for other in world.nodes.values() if other.node != node for name in other.lists
+    }
     merged: dict[ModelId, ModelStatus] = {
         name: status
         for name, status in world.models.items()
-        if status.node != node or name in listed or status.residency in OCCUPIES_MEMORY
+        if status.node != node
+        or name in listed
+        or name in known_elsewhere
+        or status.residency in OCCUPIES_MEMORY
     }
     for name in listed:
         # Nothing is known of it yet, so that the poll that listed it may say where it is.
@@ -45,7 +54,11 @@ def with_catalogue(
         if footprint is None and profile is not None:
             footprint = profile.footprint_bytes
         merged[name] = replace(status, footprint_bytes=footprint)
-    nodes = {node: NodeStatus(node=node), **world.nodes}
+    here = world.nodes.get(node) or NodeStatus(node=node)
+    nodes = {
+        **world.nodes,
+        node: replace(here, lists=tuple(sorted(listed)), accelerator=accelerator),
+    }
     requests = {
         request_id: request
         for request_id, request in world.requests.items()

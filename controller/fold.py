@@ -25,21 +25,24 @@ from contracts.events import (
     RequestCancelled,
     RequestCompleted,
     RequestDispatched,
-    RequestEnd,
     RequestFailed,
     RequestReceived,
 )
-from contracts.ids import ModelId, NodeId, RequestId
-from contracts.messages import LoadWanted
+from contracts.ids import ModelId, NodeId
 from contracts.plan import LoadModel, Plan, UnloadModel
 from contracts.world import (
     ModelStatus,
     NodeStatus,
-    OpenRequest,
     Residency,
     WorldSnapshot,
 )
 from controller.lifecycle import Step, applies, follow
+from controller.open_requests import (
+    dispatch_request,
+    end_request,
+    receive_request,
+    with_model,
+)
 
 LOAD_KIND = "load"
 UNLOAD_KIND = "unload"
@@ -62,31 +65,24 @@ caller that goes past the gateway), so that it would be chosen again at once, an
 FOREIGN_LOAD_LIMIT_S = 600.0
 """A load that a gateway began counts as ended when no poll has shown its model for so long."""
 
-MAX_OPEN_REQUESTS = 20_000
-"""Beyond it new requests are not tracked one by one; the drain handshake still protects them."""
 
-
-def fold(world: WorldSnapshot, event: AnyEvent) -> WorldSnapshot:  # noqa: C901 - a line per event
+def fold(world: WorldSnapshot, event: AnyEvent) -> WorldSnapshot:
     """The world after ``event``."""
     match event:
         case RequestReceived():
-            after = _received(world, event)
+            after = receive_request(world, event)
         case RequestDispatched():
-            after = _dispatched(world, event)
+            after = dispatch_request(world, event)
         case RequestCompleted() | RequestFailed() | RequestCancelled():
-            after = _ended(world, event)
-        case ModelLoadStarted():
-            after = _load_started(world, event.model, event.cause, event.at_s)
-        case ModelLoaded():
-            after = _loaded(world, event)
-        case ModelLoadFailed():
-            after = _load_failed(world, event)
-        case ModelUnloaded():
-            after = _step(world, event.model, Step.UNLOADED, event.at_s)
+            after = end_request(world, event.request_id, event.at_s)
+        case ModelLoadStarted() | ModelLoaded() | ModelLoadFailed() | ModelUnloaded():
+            after = _model_event(world, event)
         case NodeObserved():
             after = _observed(world, event)
         case NodeLost():
-            after = _with_node(world, replace(_node(world, event.node), alive=False))
+            # What it held is not known from here on.
+            lost = replace(_node(world, event.node), alive=False, residents=())
+            after = _with_node(world, lost)
         case ActionFailed():
             after = _action_failed(world, event)
         case FirstTokenSent() | IntentSignal() | ActionApplied():
@@ -98,114 +94,37 @@ def fold(world: WorldSnapshot, event: AnyEvent) -> WorldSnapshot:  # noqa: C901 
     )
 
 
+def _model_event(
+    world: WorldSnapshot, event: ModelLoadStarted | ModelLoaded | ModelLoadFailed | ModelUnloaded
+) -> WorldSnapshot:
+    """What happened to a copy of a model; only that of its home is ours to plan."""
+    if isinstance(event, ModelLoaded | ModelUnloaded):
+        resident = isinstance(event, ModelLoaded)
+        world = _with_resident(world, event.node, event.model, resident=resident)
+    if not _is_home(world, event.model, event.node):
+        return world
+    match event:
+        case ModelLoadStarted():
+            return _load_started(world, event.model, event.cause, event.at_s)
+        case ModelLoaded():
+            return _loaded(world, event)
+        case ModelLoadFailed():
+            return _load_failed(world, event)
+        case ModelUnloaded():
+            return _step(world, event.model, Step.UNLOADED, event.at_s)
+
+
 def commit(world: WorldSnapshot, plan: Plan) -> WorldSnapshot:
     """The world once ``plan`` is ordered: victims drain, loads count against the budget."""
     for action in plan.actions:
         match action:
-            case UnloadModel():
+            case UnloadModel() if _is_home(world, action.model, action.node):
                 world = _step(world, action.model, Step.DRAIN, plan.made_at_s)
             case LoadModel():
                 world = _load_started(world, action.model, action.cause, plan.made_at_s)
             case _:
                 pass
     return replace(world, generation=world.generation + 1)
-
-
-def fold_wanted(world: WorldSnapshot, wanted: LoadWanted) -> WorldSnapshot:
-    """A gateway holds a request: known at once, ahead of the event log."""
-    return _open(world, wanted.request_id, wanted.model, str(wanted.gateway), wanted.at_s)
-
-
-def end_request(world: WorldSnapshot, request_id: RequestId, at_s: float) -> WorldSnapshot:
-    """A request has ended, one way or another; nothing happens if it is not known."""
-    request = world.requests.get(request_id)
-    if request is None:
-        return world
-    requests = {name: open_ for name, open_ in world.requests.items() if name != request_id}
-    status = world.models[request.model]
-    if request.dispatched_at_s is None:
-        waiting = status.waiting - 1
-        status = replace(
-            status, waiting=waiting, wanted_since_s=status.wanted_since_s if waiting else None
-        )
-    else:
-        status = replace(
-            status,
-            in_flight=status.in_flight - 1,
-            last_used_at_s=max(status.last_used_at_s or at_s, at_s),
-        )
-    return _with_model(replace(world, requests=requests), status)
-
-
-def _received(world: WorldSnapshot, event: RequestReceived) -> WorldSnapshot:
-    if event.model is None or event.model not in world.models:
-        return world
-    world = _open(world, event.request_id, event.model, event.source, event.at_s)
-    status = world.models[event.model]
-    return _with_model(world, replace(status, arrivals=status.arrivals + 1))
-
-
-def _open(
-    world: WorldSnapshot, request_id: RequestId, model: ModelId, source: str, at_s: float
-) -> WorldSnapshot:
-    known = model in world.models and request_id not in world.requests
-    if not known or len(world.requests) >= MAX_OPEN_REQUESTS:
-        return world
-    status = world.models[model]
-    wanted_s = status.wanted_since_s
-    request = OpenRequest(model=model, source=source, received_at_s=at_s)
-    world = _used(replace(world, requests={**world.requests, request_id: request}), status, at_s)
-    return _with_model(
-        world,
-        replace(
-            world.models[model],
-            waiting=status.waiting + 1,
-            wanted_since_s=at_s if wanted_s is None else min(wanted_s, at_s),
-        ),
-    )
-
-
-def _used(world: WorldSnapshot, status: ModelStatus, at_s: float) -> WorldSnapshot:
-    """Note a use; the first one of a prefetched model makes its prefetch a used one."""
-    resident = status.residency not in (Residency.COLD, Residency.FAILED)
-    first_use = resident and not status.used_since_load
-    if first_use and status.load_cause is LoadCause.PREFETCH:
-        world = replace(world, prefetches=replace(world.prefetches, used=world.prefetches.used + 1))
-    last_s = status.last_used_at_s
-    return _with_model(
-        world,
-        replace(
-            status,
-            last_used_at_s=at_s if last_s is None else max(last_s, at_s),
-            used_since_load=status.used_since_load or resident,
-            kept_out=False,
-        ),
-    )
-
-
-def _dispatched(world: WorldSnapshot, event: RequestDispatched) -> WorldSnapshot:
-    request = world.requests.get(event.request_id)
-    if request is None or request.dispatched_at_s is not None:
-        return world
-    status = world.models[request.model]
-    waiting = status.waiting - 1
-    world = replace(
-        world,
-        requests={**world.requests, event.request_id: replace(request, dispatched_at_s=event.at_s)},
-    )
-    return _with_model(
-        world,
-        replace(
-            status,
-            waiting=waiting,
-            in_flight=status.in_flight + 1,
-            wanted_since_s=status.wanted_since_s if waiting else None,
-        ),
-    )
-
-
-def _ended(world: WorldSnapshot, event: RequestEnd) -> WorldSnapshot:
-    return end_request(world, event.request_id, event.at_s)
 
 
 def _load_started(
@@ -216,7 +135,7 @@ def _load_started(
         return world
     if status.residency is Residency.LOADING:
         # Ordered before, begun now: its time counts from here.
-        return _with_model(world, replace(status, residency_since_s=at_s))
+        return with_model(world, replace(status, residency_since_s=at_s))
     if not applies(status.residency, Step.LOAD):
         return world
     tally = world.prefetches
@@ -227,7 +146,7 @@ def _load_started(
         prefetches=tally,
         demand_loads=world.demand_loads + (cause in (LoadCause.DEMAND, LoadCause.GATEWAY)),
     )
-    return _with_model(
+    return with_model(
         _granted(world, model),
         replace(
             status,
@@ -248,7 +167,7 @@ def _loaded(world: WorldSnapshot, event: ModelLoaded) -> WorldSnapshot:
     if event.load_s is not None:
         # The first measurement stands alone; later ones move it.
         load_s = event.load_s if load_s is None else load_s + LOAD_S_SHARE * (event.load_s - load_s)
-    return _with_model(
+    return with_model(
         _granted(world, event.model),
         replace(
             status,
@@ -278,7 +197,7 @@ def _load_failed(world: WorldSnapshot, event: ModelLoadFailed) -> WorldSnapshot:
         cooldown_until_s=event.at_s + wait_s,
         failure=event.error[:MAX_FAILURE_CHARS],
     )
-    return _with_model(_granted(world, event.model), failed)
+    return with_model(_granted(world, event.model), failed)
 
 
 def _granted(world: WorldSnapshot, model: ModelId) -> WorldSnapshot:
@@ -299,7 +218,7 @@ def _action_failed(world: WorldSnapshot, event: ActionFailed) -> WorldSnapshot:
     if step is not Step.DRAIN_GIVEN_UP or name not in world.models:
         return world
     spared = replace(world.models[name], spared_until_s=event.at_s + SPARE_S)
-    return _with_model(world, spared)
+    return with_model(world, spared)
 
 
 def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> WorldSnapshot:
@@ -320,7 +239,7 @@ def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> Worl
     world = replace(
         world, operator_unloads=world.operator_unloads - {model} if gone else world.operator_unloads
     )
-    return _with_model(
+    return with_model(
         world,
         replace(
             status,
@@ -348,6 +267,7 @@ def _observed(world: WorldSnapshot, event: NodeObserved) -> WorldSnapshot:
             _node(world, event.node),
             alive=True,
             seen_at_s=event.at_s,
+            residents=tuple(sorted(resident)),
             memory_total_bytes=event.memory_total_bytes,
             memory_used_bytes=used,
             used_by_others_bytes=0 if used is None else max(0, used - ours),
@@ -375,11 +295,24 @@ def _seen(
     world = _step(world, name, step, at_s)
     if not resident:
         return world
-    return _with_model(world, replace(world.models[name], load_cause=LoadCause.EXTERNAL))
+    return with_model(world, replace(world.models[name], load_cause=LoadCause.EXTERNAL))
 
 
-def _with_model(world: WorldSnapshot, status: ModelStatus) -> WorldSnapshot:
-    return replace(world, models={**world.models, status.model: status})
+def _is_home(world: WorldSnapshot, model: ModelId, node: NodeId) -> bool:
+    """Whether what is told of ``node`` is told of the model's home; else it is another copy."""
+    status = world.models.get(model)
+    return status is not None and status.node == node
+
+
+def _with_resident(
+    world: WorldSnapshot, node: NodeId, model: ModelId, *, resident: bool
+) -> WorldSnapshot:
+    status = world.nodes.get(node)
+    if status is None or (model in status.residents) == resident:
+        return world
+    kept = tuple(name for name in status.residents if name != model)
+    residents = tuple(sorted((*kept, model))) if resident else kept
+    return _with_node(world, replace(status, residents=residents))
 
 
 def _with_node(world: WorldSnapshot, status: NodeStatus) -> WorldSnapshot:

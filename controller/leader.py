@@ -20,6 +20,7 @@ from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId, NodeId
 from contracts.messages import (
     GatewayBeat,
+    GhostSeen,
     LoadRequested,
     LoadWanted,
     SettingsChanged,
@@ -37,9 +38,12 @@ from controller.catalogue import (
     with_load_request,
     with_unload_request,
 )
-from controller.fold import commit, fold, fold_wanted
+from controller.fold import commit, fold
 from controller.following import RETRY_S, follow
+from controller.ghosts import ghost_plan
+from controller.homes import decided, rehomed
 from controller.observer import Catalogue, Observer
+from controller.open_requests import fold_wanted
 from controller.outbox import Outbox
 from controller.planner import plan
 from controller.ports import Ports
@@ -82,6 +86,7 @@ class Leader:
         self._forecasts: dict[ModelId, ModelForecast] = {}
         self._catalogues: dict[NodeId, Catalogue] = {}
         self._profiles = dict(config.profiles)
+        self._accelerators = {node.node: node.accelerator for node in config.nodes}
         self._roster = Roster()
         self._hearing_since_s: float | None = None
         self._heard_s = 0.0
@@ -211,6 +216,7 @@ class Leader:
         self._drop_silent_gateways()
         now_s = max(self._world.taken_at_s, self._clock.now_s())
         self._world = replace(self._world, taken_at_s=now_s)
+        self._find_homes()
         result = plan(
             world=self._world,
             forecasts=self._forecasts,
@@ -259,6 +265,8 @@ class Leader:
                     self._roster = self._roster.heard(message)
                     self._world = fold_beat(self._world, message)
                     self._reconciler.heard(self._roster)
+                case GhostSeen():
+                    self._clear_ghost(message)
                 case LoadRequested():
                     self._world = with_load_request(self._world, message.model)
                 case UnloadRequested():
@@ -266,6 +274,27 @@ class Leader:
                 case SettingsChanged():
                     self._outbox.add(self._read_controls)
         self._wake.set()
+
+    def _clear_ghost(self, seen: GhostSeen) -> None:
+        result = ghost_plan(self._world, self._state, seen)
+        if result is None or not self._leads():
+            return
+        self._state = result.state
+        _log.warning("ghost_seen", model=seen.model, node=seen.node, by=seen.gateway)
+        self._outbox.add(lambda: self._ports.journal.append(result.plan.decisions))
+        self._world = commit(self._world, result.plan)
+        self._reconciler.order(result.plan)
+
+    def _find_homes(self) -> None:
+        """Models whose home is lost or worse than another node get another one."""
+        self._world, moves = rehomed(self._world, self._config.planner, self._profiles)
+        if not moves:
+            return
+        self._state = replace(self._state, sequence=self._state.sequence + 1)
+        decisions = decided(moves, self._state.sequence, self._world.taken_at_s)
+        for move in moves:
+            _log.info("model_rehomed", model=move.model, before=move.before, after=move.after)
+        self._outbox.add(lambda: self._ports.journal.append(decisions))
 
     def _forecast(self, forecasts: tuple[ModelForecast, ...]) -> None:
         for forecast in forecasts:
@@ -311,6 +340,7 @@ class Leader:
             catalogue.models,
             self._profiles,
             catalogue.footprints,
+            accelerator=self._accelerators.get(catalogue.node, ""),
         )
         self._outbox.add(self._read_controls)
         self._wake.set()

@@ -24,6 +24,8 @@ from contracts.events import (
     ModelLoadFailed,
     ModelLoadStarted,
     ModelUnloaded,
+    NodeLost,
+    UnloadCause,
 )
 from contracts.ids import ModelId, NodeId
 from contracts.plan import LoadModel, Plan, UnloadModel
@@ -87,7 +89,8 @@ class Reconciler:
             match action:
                 case UnloadModel():
                     task = self._begin(self._unload(action))
-                    self._unloads[action.model] = task
+                    if action.cause is not UnloadCause.GHOST:
+                        self._unloads[action.model] = task
                 case LoadModel():
                     awaited = [self._unloads[name] for name in action.after]
                     self._begin(self._load_after(action, awaited))
@@ -153,6 +156,9 @@ class Reconciler:
             return False
         except HeadstartError as error:
             retry_after_s = error.retry_after_s if isinstance(error, Transient) else None
+            if isinstance(error, Transient) and retry_after_s is None:
+                # LocalAI itself did not say so: it may be gone, and then another node is asked.
+                await self._look_whether_lost(action.node)
             self._load_failed(action, str(error), retry_after_s)
             return False
         took_s = self._clock.monotonic_s() - started_s
@@ -176,15 +182,18 @@ class Reconciler:
         )
         return True
 
+    async def _look_whether_lost(self, node: NodeId) -> None:
+        try:
+            await self._servers[node].report()
+        except HeadstartError as error:
+            self._emit(NodeLost(**self._stamp(), node=node, error=str(error)))
+
     async def _unload(self, action: UnloadModel) -> bool:
         started_s = self._clock.monotonic_s()
-        self.draining[action.model] = action.action_id
-        self._drains_changed()
-        try:
+        if action.cause is UnloadCause.GHOST:
+            problem = await self._forget_ghost(action)
+        else:
             problem = await self._drain_and_stop(action)
-        finally:
-            self._unloads.pop(action.model, None)
-            self.draining.pop(action.model, None)
         if problem is not None:
             self._failed(action.action_id, UNLOAD_KIND, action.model, problem)
             return False
@@ -198,8 +207,30 @@ class Reconciler:
         )
         return True
 
+    async def _forget_ghost(self, action: UnloadModel) -> str | None:
+        """None once LocalAI no longer lists a model whose process is dead."""
+        server = self._servers[action.node]
+        try:
+            if await server.is_busy(action.model) is not None:
+                return "its process answers"
+            if not self._leads():
+                return "the lease was lost"
+            await server.unload(action.model)
+        except (Transient, Permanent) as error:
+            return str(error)
+        return None
+
     async def _drain_and_stop(self, action: UnloadModel) -> str | None:
         """None once LocalAI has stopped it, else what was in the way."""
+        self.draining[action.model] = action.action_id
+        self._drains_changed()
+        try:
+            return await self._stop_drained(action)
+        finally:
+            self._unloads.pop(action.model, None)
+            self.draining.pop(action.model, None)
+
+    async def _stop_drained(self, action: UnloadModel) -> str | None:
         if not await self._drained(action):
             return "it is in use"
         server = self._servers[action.node]

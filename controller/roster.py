@@ -71,6 +71,6 @@ class Roster:
         for beat in self.beats.values():
             if drain_id not in beat.drains:
                 verdict = DrainVerdict.WAIT
-            elif beat.in_flight.get(model, 0) > 0:
+            elif beat.in_flight.get(model, 0) > beat.in_flight_away.get(model, 0):
                 return DrainVerdict.BUSY
         return verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from contracts.config import ModelProfile, PlannerConfig
@@ -28,14 +29,19 @@ def routing_table(
     aliases: Mapping[str, ModelId],
 ) -> RoutingTable:
     """The table that the leader with this fencing token publishes."""
+    in_flight = Counter(request.node for request in world.requests.values())
     return RoutingTable(
         token=token,
         made_at_s=world.taken_at_s,
         mode=world.mode,
-        models={name: _route(status) for name, status in world.models.items()},
+        models=_routes(world),
         nodes={
             name: NodeRoute(
-                node=name, alive=node.alive, free_bytes=_free_bytes(world, config, name)
+                node=name,
+                alive=node.alive,
+                free_bytes=_free_bytes(world, config, name),
+                accelerator=node.accelerator,
+                in_flight=in_flight[name],
             )
             for name, node in world.nodes.items()
         },
@@ -84,7 +90,23 @@ def _refusal(model: ModelId, reason: Reason, *, retry_after_s: float | None = No
     )
 
 
-def _route(status: ModelStatus) -> ModelRoute:
+def _routes(world: WorldSnapshot) -> dict[ModelId, ModelRoute]:
+    """Each model at its home, and beside it where else it is known."""
+    places: dict[ModelId, dict[NodeId, Residency]] = {}
+    if len(world.nodes) > 1:
+        for node in world.nodes.values():
+            for name in node.lists:
+                there = Residency.HOT if name in node.residents else Residency.COLD
+                places.setdefault(name, {})[node.node] = there
+    routes = {}
+    for name, status in world.models.items():
+        known = places.get(name, {})
+        only_home = not known or set(known) == {status.node}
+        routes[name] = _route(status, {} if only_home else {**known, status.node: status.residency})
+    return routes
+
+
+def _route(status: ModelStatus, places: Mapping[NodeId, Residency]) -> ModelRoute:
     loading = status.residency is Residency.LOADING
     return ModelRoute(
         model=status.model,
@@ -97,6 +119,7 @@ def _route(status: ModelStatus) -> ModelRoute:
         last_used_at_s=status.last_used_at_s,
         footprint_bytes=status.footprint_bytes,
         pinned=status.pinned,
+        places=places,
     )
 
 

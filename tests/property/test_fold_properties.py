@@ -17,8 +17,9 @@ from contracts.plan import PlannerState
 from contracts.world import Residency, WorldSnapshot
 from controller.beats import drop_gateway, fold_beat
 from controller.catalogue import with_catalogue, with_load_request, with_unload_request
-from controller.fold import commit, fold, fold_wanted
+from controller.fold import commit, fold
 from controller.lifecycle import Step, follow
+from controller.open_requests import fold_wanted
 from controller.planner import plan
 from tests.worlds import (
     NODE,

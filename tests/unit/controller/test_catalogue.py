@@ -48,12 +48,12 @@ class TestCatalogue:
     def test_a_node_that_is_new_comes_in_as_not_seen_yet(self):
         other = NodeId("other")
         w = listed(world(), A, node=other)
-        assert w.nodes[other] == NodeStatus(node=other)
+        assert w.nodes[other] == NodeStatus(node=other, lists=(A,))
         assert w.nodes[NODE].alive
 
     def test_known_models_stay_as_they_are(self):
         w = world(model(A, Residency.HOT, in_flight=1))
-        assert listed(w, A) == w
+        assert listed(w, A).models == w.models
 
     @pytest.mark.parametrize("residency", [Residency.COLD, Residency.FAILED])
     def test_a_missing_model_goes(self, residency):
@@ -72,6 +72,14 @@ class TestCatalogue:
         # Listed again it starts from nothing, and the end of the old request is nobody's.
         w = fold(fold(listed(w, A, B), dispatched("r", A, 102.0)), completed("r", A, 103.0))
         assert (w.models[A].waiting, w.models[A].in_flight) == (0, 0)
+
+    def test_a_model_that_another_node_lists_as_well_stays(self):
+        w = listed(world(model(A), model(B)), A, node=NodeId("other"))
+        assert set(listed(w).models) == {A}
+
+    def test_a_nodes_accelerator_is_known_with_its_list(self):
+        w = with_catalogue(world(), NODE, [B, A], {}, {}, accelerator="rocm")
+        assert (w.nodes[NODE].accelerator, w.nodes[NODE].lists) == ("rocm", (A, B))
 
     def test_models_of_other_nodes_are_theirs(self):
         other = model(B, node=NodeId("other"))

@@ -8,8 +8,9 @@ from contracts.events import FirstTokenSent, IntentKind, IntentSignal, LoadCause
 from contracts.ids import GatewayId, ModelId, RequestId
 from contracts.messages import LoadWanted
 from contracts.world import OpenRequest, PrefetchTally, Residency
-from controller import fold as fold_module
-from controller.fold import end_request, fold, fold_wanted
+from controller import open_requests
+from controller.fold import fold
+from controller.open_requests import end_request, fold_wanted
 from tests.worlds import (
     A,
     B,
@@ -131,7 +132,7 @@ def test_first_token_and_intent_change_nothing_but_the_time():
 
 
 def test_at_the_bound_new_requests_are_not_tracked_one_by_one(monkeypatch):
-    monkeypatch.setattr(fold_module, "MAX_OPEN_REQUESTS", 1)
+    monkeypatch.setattr(open_requests, "MAX_OPEN_REQUESTS", 1)
     w = after(world(model(A), model(B)), received("r", A, 101.0), received("s", B, 101.0))
     assert list(w.requests) == ["r"]
     assert counts(w, B) == (0, 0)

@@ -296,6 +296,7 @@ class TestPolls:
             node=NODE,
             alive=True,
             seen_at_s=105.0,
+            residents=(A,),
             memory_total_bytes=40 * MIB,
             memory_used_bytes=16 * MIB,
             used_by_others_bytes=6 * MIB,

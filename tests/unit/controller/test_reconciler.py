@@ -197,6 +197,53 @@ class TestLoad:
         assert [what for _, what, _ in site.said()].count("ModelLoaded") == 2
 
 
+class TestLostNode:
+    async def test_a_load_that_its_node_took_along_says_so_first(self, site):
+        site.order(load(A))
+        await site.clock.advance(1.0)
+        site.server.fault = Transient("connection refused")
+        await site.clock.advance(5.0)
+        names = [type(event).__name__ for event in site.events]
+        assert names == ["ModelLoadStarted", "NodeLost", "ModelLoadFailed"]
+
+    async def test_one_that_answers_is_not_lost(self, site):
+        site.server.fail_loads(A, Transient("reset"))
+        site.order(load(A))
+        await site.clock.advance(5.0)
+        assert [what for _, what, _ in site.said()] == ["ModelLoadStarted", "ModelLoadFailed"]
+
+
+class TestGhost:
+    async def test_a_dead_process_is_forgotten_without_a_drain(self, site):
+        site.server.kill_process(B)
+        site.order(unload(B, UnloadCause.GHOST))
+        await site.clock.advance(0.1)
+        gone, _ = site.events
+        assert isinstance(gone, ModelUnloaded)
+        assert gone.cause is UnloadCause.GHOST
+        assert site.tables == []
+        assert B not in site.server.resident
+
+    async def test_a_live_one_stays(self, site):
+        site.order(unload(B, UnloadCause.GHOST))
+        await site.clock.advance(0.1)
+        assert site.errors() == ["its process answers"]
+        assert B in site.server.resident
+
+    async def test_without_the_lease_nothing_is_ordered(self, site):
+        site.server.kill_process(B)
+        site.leads = False
+        site.order(unload(B, UnloadCause.GHOST))
+        await site.clock.advance(0.1)
+        assert site.errors() == ["the lease was lost"]
+
+    async def test_a_localai_that_is_away_says_why(self, site):
+        site.server.fault = Transient("connection refused")
+        site.order(unload(B, UnloadCause.GHOST))
+        await site.clock.advance(0.1)
+        assert site.errors() == ["connection refused"]
+
+
 class TestUnload:
     async def test_without_a_gateway_it_goes_at_once(self, site):
         site.order(unload(B, UnloadCause.IDLE))

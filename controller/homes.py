@@ -1,0 +1,187 @@
+"""Which node a model is planned for where several know it: its home. Pure.
+
+The planner loads and unloads a model on its home alone; copies that are resident elsewhere
+are used for routing, and are there because somebody else loaded them. A home changes only
+while nothing of the model is there, so that no load is thrown away:
+
+1. The home is lost, or lists the model no more: the best node that still knows it.
+2. The model is not resident at home but is elsewhere: there.
+3. It is nowhere resident, and another node is better: of a preferred accelerator, a GPU
+   rather than a CPU, or with room where the home would have to evict. Of equals the present
+   home stays; a model that was never loaded goes where most is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from contracts.config import ModelProfile, PlannerConfig
+from contracts.ids import ModelId, NodeId
+from contracts.plan import Decision, Outcome
+from contracts.reasons import Reason
+from contracts.world import ModelStatus, NodeStatus, Residency, WorldSnapshot
+from controller.memory import usable_bytes
+
+POLICY = "homes"
+CPU = "cpu"
+_TOO_SMALL = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One model that got another home, and why."""
+
+    model: ModelId
+    before: NodeId
+    after: NodeId
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Space:
+    """Bytes that our orders may fill on a node, and those that are left; None: not known."""
+
+    usable_bytes: int | None
+    free_bytes: int | None
+
+
+def rehomed(
+    world: WorldSnapshot, config: PlannerConfig, profiles: Mapping[ModelId, ModelProfile]
+) -> tuple[WorldSnapshot, tuple[Move, ...]]:
+    """The world with every model at its best home, and what moved.
+
+    Moves of models that were never loaded or asked for are made, but not told.
+    """
+    if len(world.nodes) < 2:
+        return world, ()
+    listers: dict[ModelId, list[NodeId]] = {}
+    for name in sorted(world.nodes):
+        if world.nodes[name].alive:
+            for model in world.nodes[name].lists:
+                listers.setdefault(model, []).append(name)
+    space = _space(world, config)
+    models = dict(world.models)
+    moves: list[Move] = []
+    for model, nodes in sorted(listers.items()):
+        status = models.get(model)
+        if status is None or nodes == [status.node]:
+            continue
+        move = _move(world, status, nodes, space, profiles.get(model))
+        if move is None:
+            continue
+        is_there = model in world.nodes[move.after].residents
+        models[model] = replace(
+            status,
+            node=move.after,
+            residency=Residency.HOT if is_there else Residency.COLD,
+            residency_since_s=status.residency_since_s if _is_fresh(status) else world.taken_at_s,
+            cooldown_until_s=None,
+            failure="",
+            load_cause=None,
+            spared_until_s=None,
+        )
+        if not _is_fresh(status):
+            moves.append(move)
+    return replace(world, models=models), tuple(moves)
+
+
+def decided(moves: tuple[Move, ...], sequence: int, now_s: float) -> tuple[Decision, ...]:
+    """The moves as decisions; ``sequence`` makes their ids unique."""
+    return tuple(
+        Decision(
+            policy=POLICY,
+            subject=move.model,
+            outcome=Outcome.CHANGE,
+            reason=move.reason,
+            evidence=(("from", move.before), ("to", move.after)),
+            decision_id=f"d{sequence}-{number}",
+            made_at_s=now_s,
+        )
+        for number, move in enumerate(moves)
+    )
+
+
+def _move(
+    world: WorldSnapshot,
+    status: ModelStatus,
+    nodes: list[NodeId],
+    space: Mapping[NodeId, _Space],
+    profile: ModelProfile | None,
+) -> Move | None:
+    home = world.nodes.get(status.node)
+    is_absent = status.residency in (Residency.COLD, Residency.FAILED)
+    is_lost = home is None or not home.alive
+
+    def best_of(names: list[NodeId]) -> NodeId:
+        return min(
+            names,
+            key=lambda name: (
+                _quality(world.nodes[name], status, space[name], profile),
+                -(space[name].free_bytes or 0),
+                name,
+            ),
+        )
+
+    resident = [name for name in nodes if status.model in world.nodes[name].residents]
+    if is_lost or (is_absent and status.node not in nodes):
+        after = best_of(resident or nodes)
+        return Move(model=status.model, before=status.node, after=after, reason=Reason.NODE_LOST)
+    if not is_absent:
+        return None
+    if resident:
+        if status.node in resident:
+            return None
+        after = best_of(resident)
+        return Move(model=status.model, before=status.node, after=after, reason=Reason.RESIDENT)
+    if status.residency is Residency.FAILED:
+        # The same model may fail everywhere: its cool-down holds, wherever it is.
+        return None
+    after = best_of(nodes)
+    here, there = (
+        _quality(world.nodes[name], status, space[name], profile) for name in (status.node, after)
+    )
+    if there < here or (there == here and _is_roomier(status, space, after)):
+        return Move(model=status.model, before=status.node, after=after, reason=Reason.NO_ROOM)
+    return None
+
+
+def _is_fresh(status: ModelStatus) -> bool:
+    """Whether it was never loaded nor asked for, as far as is known."""
+    return status.last_used_at_s is None and status.load_cause is None
+
+
+def _is_roomier(status: ModelStatus, space: Mapping[NodeId, _Space], other: NodeId) -> bool:
+    """For one that was never loaded: whether ``other`` has clearly more room than its home."""
+    here, there = space[status.node].free_bytes, space[other].free_bytes
+    if not _is_fresh(status) or here is None or there is None:
+        return False
+    return there - here > (status.footprint_bytes or 0)
+
+
+def _quality(
+    node: NodeStatus, status: ModelStatus, space: _Space, profile: ModelProfile | None
+) -> tuple[int, bool]:
+    """Less is better: the kind of node, then whether something would have to go for it."""
+    wanted_bytes = status.footprint_bytes or 0
+    if space.usable_bytes is not None and wanted_bytes > space.usable_bytes:
+        return _TOO_SMALL, True
+    preferred = None if profile is None else profile.preferred_backend
+    if preferred is not None and node.accelerator == preferred:
+        kind = 0
+    else:
+        kind = 2 if node.accelerator == CPU else 1
+    return kind, space.free_bytes is not None and space.free_bytes < wanted_bytes
+
+
+def _space(world: WorldSnapshot, config: PlannerConfig) -> dict[NodeId, _Space]:
+    occupied_bytes = dict.fromkeys(world.nodes, 0)
+    for status in world.models.values():
+        if status.node in occupied_bytes:
+            occupied_bytes[status.node] += status.occupied_bytes
+    space = {}
+    for name, node in world.nodes.items():
+        most_bytes = usable_bytes(node, config)
+        free_bytes = None if most_bytes is None else most_bytes - occupied_bytes[name]
+        space[name] = _Space(usable_bytes=most_bytes, free_bytes=free_bytes)
+    return space

@@ -1,0 +1,141 @@
+"""Requests in the world: which are open, and what that says of their models. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from contracts.events import LoadCause, RequestDispatched, RequestReceived
+from contracts.ids import ModelId, RequestId
+from contracts.messages import LoadWanted
+from contracts.world import ModelStatus, OpenRequest, Residency, WorldSnapshot
+
+MAX_OPEN_REQUESTS = 20_000
+"""Beyond it new requests are not tracked one by one; the drain handshake still protects them."""
+
+
+def receive_request(world: WorldSnapshot, event: RequestReceived) -> WorldSnapshot:
+    """A gateway has received a request; one for no known model changes nothing."""
+    if event.model is None or event.model not in world.models:
+        return world
+    world = _open(world, event.request_id, event.model, event.source, event.at_s)
+    status = world.models[event.model]
+    return with_model(world, replace(status, arrivals=status.arrivals + 1))
+
+
+def fold_wanted(world: WorldSnapshot, wanted: LoadWanted) -> WorldSnapshot:
+    """A gateway holds a request: known at once, ahead of the event log.
+
+    One that was sent already waits again when its model turned out to be a ghost. A wish from
+    before it was sent may come late and says nothing.
+    """
+    request = world.requests.get(wanted.request_id)
+    if request is not None:
+        sent_s = request.dispatched_at_s
+        is_back = sent_s is not None and wanted.at_s > sent_s
+        return _taken_back(world, wanted.request_id, wanted.at_s) if is_back else world
+    return _open(world, wanted.request_id, wanted.model, str(wanted.gateway), wanted.at_s)
+
+
+def dispatch_request(world: WorldSnapshot, event: RequestDispatched) -> WorldSnapshot:
+    """A request was sent to a node."""
+    request = world.requests.get(event.request_id)
+    if request is None or request.dispatched_at_s is not None:
+        return world
+    status = world.models[request.model]
+    waiting = status.waiting - 1
+    world = replace(
+        world,
+        requests={
+            **world.requests,
+            event.request_id: replace(request, dispatched_at_s=event.at_s, node=event.node),
+        },
+    )
+    return with_model(
+        world,
+        replace(
+            status,
+            waiting=waiting,
+            in_flight=status.in_flight + 1,
+            wanted_since_s=status.wanted_since_s if waiting else None,
+        ),
+    )
+
+
+def end_request(world: WorldSnapshot, request_id: RequestId, at_s: float) -> WorldSnapshot:
+    """A request has ended, one way or another; nothing happens if it is not known."""
+    request = world.requests.get(request_id)
+    if request is None:
+        return world
+    requests = {name: open_ for name, open_ in world.requests.items() if name != request_id}
+    status = world.models[request.model]
+    if request.dispatched_at_s is None:
+        waiting = status.waiting - 1
+        status = replace(
+            status, waiting=waiting, wanted_since_s=status.wanted_since_s if waiting else None
+        )
+    else:
+        status = replace(
+            status,
+            in_flight=status.in_flight - 1,
+            last_used_at_s=max(status.last_used_at_s or at_s, at_s),
+        )
+    return with_model(replace(world, requests=requests), status)
+
+
+def with_model(world: WorldSnapshot, status: ModelStatus) -> WorldSnapshot:
+    """The world with this status in place of the model's last one."""
+    return replace(world, models={**world.models, status.model: status})
+
+
+def _taken_back(world: WorldSnapshot, request_id: RequestId, at_s: float) -> WorldSnapshot:
+    request = world.requests[request_id]
+    status = world.models[request.model]
+    wanted_s = status.wanted_since_s
+    waits = replace(request, dispatched_at_s=None, node=None)
+    return with_model(
+        replace(world, requests={**world.requests, request_id: waits}),
+        replace(
+            status,
+            in_flight=status.in_flight - 1,
+            waiting=status.waiting + 1,
+            wanted_since_s=at_s if wanted_s is None else min(wanted_s, at_s),
+        ),
+    )
+
+
+def _open(
+    world: WorldSnapshot, request_id: RequestId, model: ModelId, source: str, at_s: float
+) -> WorldSnapshot:
+    known = model in world.models and request_id not in world.requests
+    if not known or len(world.requests) >= MAX_OPEN_REQUESTS:
+        return world
+    status = world.models[model]
+    wanted_s = status.wanted_since_s
+    request = OpenRequest(model=model, source=source, received_at_s=at_s)
+    world = _used(replace(world, requests={**world.requests, request_id: request}), status, at_s)
+    return with_model(
+        world,
+        replace(
+            world.models[model],
+            waiting=status.waiting + 1,
+            wanted_since_s=at_s if wanted_s is None else min(wanted_s, at_s),
+        ),
+    )
+
+
+def _used(world: WorldSnapshot, status: ModelStatus, at_s: float) -> WorldSnapshot:
+    """Note a use; the first one of a prefetched model makes its prefetch a used one."""
+    resident = status.residency not in (Residency.COLD, Residency.FAILED)
+    first_use = resident and not status.used_since_load
+    if first_use and status.load_cause is LoadCause.PREFETCH:
+        world = replace(world, prefetches=replace(world.prefetches, used=world.prefetches.used + 1))
+    last_s = status.last_used_at_s
+    return with_model(
+        world,
+        replace(
+            status,
+            last_used_at_s=at_s if last_s is None else max(last_s, at_s),
+            used_since_load=status.used_since_load or resident,
+            kept_out=False,
+        ),
+    )
