@@ -12,6 +12,7 @@ from api.gateway.detect import ApiStyle, lists_models, match_path, match_websock
 from api.gateway.gate import Gate
 from api.gateway.headers import RequestHead
 from api.gateway.inference import InferenceDesk
+from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.own_paths import OWN_PREFIX, OwnPaths
@@ -44,9 +45,11 @@ class GatewayApp:
         telemetry: Telemetry,
         metrics: GatewayMetrics,
         gate: Gate,
+        lists: ListDesk,
     ) -> None:
         self._live = config
         self._gate = gate
+        self._lists = lists
         self._desk = desk
         self._websockets = websockets
         self._relay = relay
@@ -126,9 +129,14 @@ class GatewayApp:
             )
         else:
             caller.watch()
-        response = await self._relay.send(head, body, self._relay.node_for(None))
+        listing = self._lists.listing_for(head)
+        drop = () if listing is None else (b"accept-encoding",)
+        response = await self._relay.send(head, body, self._relay.node_for(None), drop=drop)
         self._metrics.passed(response.status)
-        await self._relay.answer(response, caller)
+        if listing is not None and self._lists.is_list(response):
+            await self._lists.answer(head, listing, response, caller)
+        else:
+            await self._relay.answer(response, caller)
 
     @property
     def _config(self) -> GatewayConfig:

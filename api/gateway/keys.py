@@ -144,18 +144,11 @@ def class_of(
         return own
     if key is None:
         return asked
-    match key.class_header:
-        case ClassHeader.FIXED:
-            return None
-        case ClassHeader.ANY:
-            return asked
-        case ClassHeader.LOWER:
-            bounded = key.priority is not None and _RANK[asked] < _RANK[key.priority]
-            return None if bounded else asked
+    return asked if asked in classes_of(key) else None
 
 
 def classes_of(key: CallerKey) -> tuple[PriorityClass, ...]:
-    """The classes that ``X-Headstart-Class`` may name with this key; for people."""
+    """The classes that ``X-Headstart-Class`` may name with this key."""
     if key.class_header is ClassHeader.FIXED:
         return () if key.priority is None else (key.priority,)
     lowest = 0

@@ -54,8 +54,9 @@ def cut_list(body: bytes, listing: Listing, may_see: Callable[[str], bool]) -> b
     """
     try:
         document = _DECODER.decode(body)
-        entries = msgspec.json.decode(document.get(listing.entries, b"[]"), type=list[msgspec.Raw])
-        kept = [entry for entry in entries if may_see(_name_of(entry, listing))]
+        said = document.get(listing.entries, b"null")
+        entries = msgspec.json.decode(said, type=list[msgspec.Raw] | None)
+        kept = [entry for entry in entries or () if may_see(_name_of(entry, listing))]
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     document[listing.entries] = msgspec.Raw(msgspec.json.encode(kept))

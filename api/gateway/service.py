@@ -13,6 +13,7 @@ from api.gateway.app import GatewayApp
 from api.gateway.controller_link import ControllerLink
 from api.gateway.gate import Gate
 from api.gateway.inference import InferenceDesk
+from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
 from api.gateway.lone_loads import LoneLoads
 from api.gateway.metrics import GatewayMetrics
@@ -20,6 +21,7 @@ from api.gateway.own_paths import Links, OwnPaths
 from api.gateway.proxy import Relay
 from api.gateway.recognition import Recogniser
 from api.gateway.residency import RouteBook
+from api.gateway.slots import SlotBook
 from api.gateway.telemetry import Telemetry
 from api.gateway.waiting_room import WaitingRoom
 from api.gateway.websockets import WebsocketDesk
@@ -63,7 +65,7 @@ class GatewayService:
         self._ports = ports
         clock = ports.clock
         self._book = book = RouteBook()
-        self._admission = Admission(config.queue, config.slots)
+        self._admission = Admission(config.queue, SlotBook(config.slots))
         self.telemetry = Telemetry(ports.events, clock, gateway)
         self._metrics = metrics = GatewayMetrics(book.lists)
         self._links = Links(None if ports.to_gateways is None else False)
@@ -195,6 +197,7 @@ class GatewayService:
             telemetry=self.telemetry,
             metrics=self._metrics,
             gate=self.gate,
+            lists=ListDesk(config, self.gate, clock),
         )
 
 
