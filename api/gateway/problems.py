@@ -273,7 +273,8 @@ def error_event(problem: Problem, style: ApiStyle, *, is_between_events: bool) -
         )
         return gap + b"event: error\ndata: " + data + b"\n\n"
     if style is ApiStyle.RESPONSES:
-        data = msgspec.json.encode({**inner, "type": "error"})
+        # The event's own fields, and the object that clients raise as an error.
+        data = msgspec.json.encode({**inner, "type": "error", "error": inner})
         return gap + b"event: error\ndata: " + data + b"\n\n"
     data = msgspec.json.encode({"error": inner})
     end = b"data: [DONE]\n\n" if style is ApiStyle.OPENAI else b""
