@@ -18,6 +18,7 @@ HOP_BY_HOP = frozenset(
         b"proxy-connection",
         b"proxy-authenticate",
         b"proxy-authorization",
+        b"http2-settings",
         b"te",
         b"trailer",
         b"transfer-encoding",
@@ -25,6 +26,22 @@ HOP_BY_HOP = frozenset(
     }
 )
 _KEY_HEADERS = frozenset({b"authorization", b"x-api-key", b"xi-api-key"})
+_END_TO_END = frozenset(
+    {
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"cookie",
+        b"host",
+        b"x-api-key",
+        b"x-forwarded-for",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+        b"xi-api-key",
+    }
+)
+"""Whatever ``Connection`` says: a caller may not take away what others have to see."""
 _OURS = b"x-headstart-"
 _MAX_REQUEST_ID_BYTES = 128
 
@@ -124,7 +141,7 @@ def connection_options(headers: Headers) -> frozenset[bytes]:
     if not named:
         return frozenset()
     options = (option.strip().lower() for value in named for option in value.split(b","))
-    return frozenset(options) - {b"close", b"keep-alive", b""}
+    return frozenset(options) - _END_TO_END - {b"close", b"keep-alive", b""}
 
 
 def content_type(headers: Headers) -> bytes | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from adapters.upstream_aiohttp import AiohttpUpstream
+from api.gateway.connections import Connections, EdgeLimits
 from api.gateway.server import GatewayServer, bind
 from api.gateway.service import GatewayPorts, GatewayService
 from contracts.config import GatewayConfig, NodeConfig
@@ -165,7 +166,13 @@ async def _read_request(reader: asyncio.StreamReader, with_body: bool) -> Seen |
 class Gateway:
     """A running gateway with in-memory ports, and what its controller would see."""
 
-    def __init__(self, localai: ScriptedLocalAI, config: GatewayConfig) -> None:
+    def __init__(
+        self,
+        localai: ScriptedLocalAI,
+        config: GatewayConfig,
+        limits: EdgeLimits | None = None,
+    ) -> None:
+        self.limits = limits
         self.localai = localai
         self.clock = VirtualClock(start_s=1_000.0)
         self.events = MemoryEventLog(clock=self.clock)
@@ -184,6 +191,10 @@ class Gateway:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def places(self) -> Connections:
+        return self._uvicorn.places
+
     async def start(self) -> None:
         config = replace(self.config, nodes=(self.node_config(),))
         self.service = GatewayService(
@@ -201,7 +212,7 @@ class Gateway:
             ),
         )
         await self.service.start()
-        self._uvicorn = GatewayServer(self.service.app, grace_real_s=2.0)
+        self._uvicorn = GatewayServer(self.service.app, grace_real_s=2.0, limits=self.limits)
         listening = bind(replace(config, host="127.0.0.1", port=0))
         self.port = listening.getsockname()[1]
         self._served = asyncio.create_task(self._uvicorn.serve(sockets=[listening]))
@@ -306,8 +317,9 @@ async def kit() -> AsyncIterator[Kit]:
     await localai.start()
     gateways: list[Gateway] = []
 
-    async def start(**settings: object) -> Gateway:
-        gateway = Gateway(localai, replace(GatewayConfig(), **settings))  # type: ignore[arg-type] # as above
+    async def start(*, limits: EdgeLimits | None = None, **settings: object) -> Gateway:
+        config = replace(GatewayConfig(), **settings)  # type: ignore[arg-type] # as above
+        gateway = Gateway(localai, config, limits)
         await gateway.start()
         gateways.append(gateway)
         return gateway
