@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import aiohttp
 
 from contracts.errors import Permanent, Transient
-from contracts.ports import StoredAnswer
+from contracts.ports import Exchange, StoredAnswer
 
 ANSWER_MAX_BYTES = 32 * 1024**2
 _CHUNK_BYTES = 64 * 1024
@@ -37,34 +37,54 @@ class HttpGateway:
         self._url = url.rstrip("/")
         self._key = key
         self._answer_max_bytes = answer_max_bytes
+        self._session: aiohttp.ClientSession | None = None
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> StoredAnswer:
         """Send one request; cancelling closes the connection, and so the work behind it."""
+        answer = await self.exchange(path, body, headers)
+        if answer.status in _SUCCESS:
+            return StoredAnswer(
+                status=answer.status, content_type=answer.content_type, body=answer.body
+            )
+        message = f"{answer.status}: {_message(answer.body)}"
+        if answer.status in _PASSING:
+            raise Transient(message, retry_after_s=answer.retry_after_s)
+        raise Permanent(message)
+
+    async def exchange(self, path: str, body: bytes, headers: Mapping[str, str]) -> Exchange:
+        """The answer, whatever it is; see ``contracts.ports.InferenceGateway``."""
         sent = {"Content-Type": "application/json", **headers}
         if self._key is not None:
             sent["Authorization"] = f"Bearer {self._key}"
-        # No total limit: the gateway has its own, and a slow model may take an hour.
-        timeout = aiohttp.ClientTimeout(total=None, connect=10.0)
+        session = self._session or self._open_session()
         try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout) as session,
-                session.post(self._url + path, data=body, headers=sent) as response,
-            ):
-                answer = StoredAnswer(
+            async with session.post(self._url + path, data=body, headers=sent) as response:
+                answer = await self._read(response)
+                return Exchange(
                     status=response.status,
                     content_type=response.headers.get("Content-Type", "application/octet-stream"),
-                    body=await self._read(response),
+                    body=answer,
+                    error_type="" if response.status in _SUCCESS else _error_type(answer),
+                    retry_after_s=_seconds(response.headers.get("Retry-After")),
+                    request_id=response.headers.get("X-Request-ID", ""),
                 )
-                retry_after = response.headers.get("Retry-After")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             said = str(error) or type(error).__name__
             raise Transient(f"the gateway does not answer: {said}") from error
-        if answer.status in _SUCCESS:
-            return answer
-        message = f"{answer.status}: {_message(answer.body)}"
-        if answer.status in _PASSING:
-            raise Transient(message, retry_after_s=_seconds(retry_after))
-        raise Permanent(message)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        # No total limit: the gateway has its own, and a slow model may take an hour.
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=None, connect=10.0),
+            connector=aiohttp.TCPConnector(limit=0),
+        )
+        return self._session
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()
@@ -88,6 +108,16 @@ def _message(body: bytes) -> str:
     kind = error.get("type")
     said = str(error.get("message") or error)
     return (f"{kind}: {said}" if kind else said)[:_MESSAGE_MAX]
+
+
+def _error_type(body: bytes) -> str:
+    """The ``type`` of an error answer, "" where it has none."""
+    try:
+        error = json.loads(body)["error"]
+        kind = error["type"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return kind if isinstance(kind, str) else ""
 
 
 def _seconds(text: str | None) -> float | None:

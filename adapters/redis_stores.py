@@ -11,7 +11,9 @@ import redis.asyncio
 from adapters.codec import decode_as, encode
 from adapters.redis_client import KEY_PREFIX, mapped_errors, text
 from contracts.errors import NotLeader
+from contracts.events import PriorityClass
 from contracts.ids import ModelId
+from contracts.limits import ClassLimits
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Sla, WorldSnapshot
 
@@ -22,6 +24,9 @@ _WORLD = KEY_PREFIX + "world"
 _ROUTING = KEY_PREFIX + "routing"
 _ROUTING_TOKEN = KEY_PREFIX + "routing:token"
 _BASELINES = KEY_PREFIX + "baselines"
+_LIMITS = KEY_PREFIX + "limits"
+
+_LIMITS_DECODER = msgspec.json.Decoder(ClassLimits)
 
 _PUT_ROUTING_LUA = """
 local stored = tonumber(redis.call('GET', KEYS[2]) or '0')
@@ -134,3 +139,16 @@ class RedisSnapshotStore:
             except msgspec.MsgspecError:
                 self.skipped += 1
         return figures
+
+    async def put_limits(self, limits: ClassLimits) -> None:
+        with mapped_errors("store limits"):
+            await self._client.hset(_LIMITS, limits.priority.value, msgspec.json.encode(limits))
+
+    async def limits(self, priority: PriorityClass) -> ClassLimits | None:
+        with mapped_errors("read limits"):
+            stored = await self._client.hget(_LIMITS, priority.value)
+        try:
+            return None if stored is None else _LIMITS_DECODER.decode(stored)
+        except msgspec.MsgspecError:
+            self.skipped += 1
+            return None

@@ -11,9 +11,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from contracts.events import AnyEvent
+from contracts.events import AnyEvent, PriorityClass
 from contracts.forecasts import Forecasts, ModelForecast
 from contracts.ids import ModelId
+from contracts.limits import ClassLimits
 from contracts.plan import Decision
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Sla, WorldSnapshot
@@ -186,6 +187,10 @@ class SnapshotStore(Protocol):
 
     async def baselines(self) -> Mapping[str, Mapping[str, float]]: ...
 
+    async def put_limits(self, limits: ClassLimits) -> None: ...
+
+    async def limits(self, priority: PriorityClass) -> ClassLimits | None: ...
+
 
 class Lease(Protocol):
     """Who leads. Its times are on the given clock, so they scale with it."""
@@ -295,6 +300,28 @@ class StoredAnswer:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A whole answer of whatever status.
+
+    Attributes
+    ----------
+    error_type : str
+        The ``type`` of an error answer; empty where it names none, or is no error.
+    retry_after_s : float or None
+        When to come back, where the answer says so.
+    request_id : str
+        The id that the answer was given under.
+    """
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    error_type: str = ""
+    retry_after_s: float | None = None
+    request_id: str = ""
+
+
 class InferenceGateway(Protocol):
     """The gateway, as a background job calls it.
 
@@ -306,6 +333,10 @@ class InferenceGateway(Protocol):
 
         Raises Transient when it was refused for now, Permanent when for good.
         """
+        ...
+
+    async def exchange(self, path: str, body: bytes, headers: Mapping[str, str]) -> Exchange:
+        """The answer, whatever it is. Raises Transient only when there was none."""
         ...
 
 

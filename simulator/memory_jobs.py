@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from contracts.config import JobQueueConfig
 from contracts.errors import Transient
 from contracts.jobs import JobState, check_job
-from contracts.ports import StoredAnswer
+from contracts.ports import Exchange, StoredAnswer
 from simulator.memory_streams import Faulty
 
 
@@ -42,6 +42,10 @@ class MemoryJobQueue(Faulty):
             "error": None,
         }
         return True
+
+    def job_ids(self, queue: str) -> list[str]:
+        """The jobs of one queue in the order in which they came."""
+        return [job_id for job_id, job in self._jobs.items() if job["queue"] == queue]
 
     def move(
         self, job_id: str, state: str, *, result: object = None, error: str | None = None
@@ -101,6 +105,7 @@ class MemoryInferenceGateway(Faulty):
         self.asked = asyncio.Event()
         self.gate: asyncio.Event | None = None
         self.cancelled = 0
+        self.script: Callable[[str, bytes], Exchange] | None = None
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> StoredAnswer:
         """The answer."""
@@ -114,6 +119,13 @@ class MemoryInferenceGateway(Faulty):
             self.cancelled += 1
             raise
         return self.answer
+
+    async def exchange(self, path: str, body: bytes, headers: Mapping[str, str]) -> Exchange:
+        """What ``script`` says to this request; the one answer where there is none."""
+        answer = await self.post(path, body, headers)
+        if self.script is not None:
+            return self.script(path, body)
+        return Exchange(status=answer.status, body=answer.body, content_type=answer.content_type)
 
 
 class MemoryTrimmable(Faulty):

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from contracts.errors import NotLeader
+from contracts.events import PriorityClass
 from contracts.forecasts import Forecasts, ModelForecast
 from contracts.ids import ModelId
+from contracts.limits import ClassLimits
 from contracts.ports import Clock, ProbeReading
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Sla, WorldSnapshot
@@ -98,6 +100,7 @@ class MemorySnapshotStore(Faulty):
         self._world: WorldSnapshot | None = None
         self._routing: RoutingTable | None = None
         self._baselines: dict[str, dict[str, float]] = {}
+        self._limits: dict[PriorityClass, ClassLimits] = {}
 
     async def put_world(self, world: WorldSnapshot) -> None:
         self._check()
@@ -124,6 +127,14 @@ class MemorySnapshotStore(Faulty):
     async def baselines(self) -> Mapping[str, Mapping[str, float]]:
         self._check()
         return {name: dict(figures) for name, figures in self._baselines.items()}
+
+    async def put_limits(self, limits: ClassLimits) -> None:
+        self._check()
+        self._limits[limits.priority] = limits
+
+    async def limits(self, priority: PriorityClass) -> ClassLimits | None:
+        self._check()
+        return self._limits.get(priority)
 
 
 class MemoryLease(Faulty):

@@ -95,12 +95,13 @@ def tools_opener(
         client = connect(redis_url)
         blocking = connect_blocking(redis_url)
         keys = settings.gateway_config().keys
+        gateway = HttpGateway(gateway_url, key=keys[0] if keys else None)
         try:
             yield Tools(
                 clock=clock,
                 results=RedisJobResults(client, ttl_s=result_ttl_s),
                 jobs=RqJobQueue(blocking, QUEUES),
-                gateway=HttpGateway(gateway_url, key=keys[0] if keys else None),
+                gateway=gateway,
                 snapshots=RedisSnapshotStore(client),
                 forecasts=RedisForecastStore(client),
                 logs={
@@ -111,6 +112,7 @@ def tools_opener(
                 },
             )
         finally:
+            await gateway.close()
             await client.aclose()
             blocking.close()
 

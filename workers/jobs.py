@@ -21,7 +21,7 @@ from rq.job import Job
 from rq.utils import now
 
 from contracts.errors import HeadstartError, Invalid, Transient
-from workers.handlers import inference, retention
+from workers.handlers import batch, inference, retention
 from workers.retry import (
     DEFAULT_POLICY,
     Attempts,
@@ -39,7 +39,7 @@ Handler: TypeAlias = Callable[
 OpenTools: TypeAlias = Callable[[], AbstractAsyncContextManager[Tools]]
 
 KINDS: Mapping[str, Handler] = MappingProxyType(
-    {inference.KIND: inference.run, retention.KIND: retention.run}
+    {batch.KIND: batch.run, inference.KIND: inference.run, retention.KIND: retention.run}
 )
 
 _UNLIMITED = 2**31

@@ -26,6 +26,20 @@ class Held(HeadstartError):
         self.after_s = after_s
 
 
+class Turn(HeadstartError):
+    """The job has had its time, or somebody else works on it: others go first, then again.
+
+    Attributes
+    ----------
+    after_s : float
+        When to go on, in seconds from now.
+    """
+
+    def __init__(self, message: str, *, after_s: float) -> None:
+        super().__init__(message)
+        self.after_s = after_s
+
+
 class Verdict(StrEnum):
     """What becomes of the job."""
 
@@ -100,6 +114,8 @@ def decide(
     """
     if isinstance(error, Stopped):
         return _decision(Verdict.PUT_BACK, 0.0, str(error), attempts)
+    if isinstance(error, Turn):
+        return _decision(Verdict.RETRY, error.after_s, str(error), attempts)
     if isinstance(error, Held):
         held = Attempts(
             failures=attempts.failures, refusals=attempts.refusals, holds=attempts.holds + 1

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
+from contracts.batches import BatchStore, FileStore, ResultLog
 from contracts.ports import (
     Clock,
     ForecastStore,
@@ -15,6 +18,14 @@ from contracts.ports import (
     Trimmable,
 )
 from workers.admission import AdmissionConfig
+
+T = TypeVar("T")
+
+
+class Aside(Protocol):
+    """Runs a function elsewhere, such as ``asyncio.to_thread``."""
+
+    async def __call__(self, function: Callable[..., T], /, *args: Any) -> T: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +51,11 @@ class RetentionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """Everything outside that jobs use. ``logs`` are those that retention trims, by name."""
+    """Everything outside that jobs use.
+
+    ``logs`` are those that retention trims, by name. ``aside`` runs what would hold up
+    everything else, such as reading a large file.
+    """
 
     clock: Clock
     results: JobResults
@@ -49,6 +64,10 @@ class Tools:
     snapshots: SnapshotStore
     forecasts: ForecastStore
     logs: Mapping[str, Trimmable]
+    batches: BatchStore | None = None
+    files: FileStore | None = None
+    line_results: ResultLog | None = None
+    aside: Aside = asyncio.to_thread
     admission: AdmissionConfig = field(default_factory=AdmissionConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
 

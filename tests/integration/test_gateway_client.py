@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any, TypeAlias
 
 import pytest
 from aiohttp import web
@@ -13,6 +15,8 @@ from adapters.gateway_client import HttpGateway
 from contracts.errors import Permanent, Transient
 
 pytestmark = pytest.mark.integration
+
+Connect: TypeAlias = Callable[..., HttpGateway]
 
 
 class Page:
@@ -50,9 +54,22 @@ async def page() -> AsyncIterator[Page]:
     await runner.cleanup()
 
 
-async def test_the_request_goes_as_it_is_and_the_answer_comes_whole(page: Page):
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """Makes clients, and closes them at the end."""
+    async with AsyncExitStack() as stack:
+
+        def make(url: str, **options: Any) -> HttpGateway:
+            client = HttpGateway(url, **options)
+            stack.push_async_callback(client.close)
+            return client
+
+        yield make
+
+
+async def test_the_request_goes_as_it_is_and_the_answer_comes_whole(connect: Connect, page: Page):
     page.body = bytes(range(256)) * 1000
-    answer = await HttpGateway(page.url + "/", key="k-1").post(
+    answer = await connect(page.url + "/", key="k-1").post(
         "/v1/audio/speech", b'{"input":"gr\xc3\xbcn"}', {"X-Headstart-Class": "batch"}
     )
     assert (answer.status, answer.content_type, answer.body) == (200, "text/x", page.body)
@@ -76,13 +93,13 @@ async def test_the_request_goes_as_it_is_and_the_answer_comes_whole(page: Page):
     ],
 )
 async def test_what_may_pass_is_transient_with_the_time_to_come_back(
-    page: Page, status: int, retry_after: str | None, after_s: float | None
+    connect: Connect, page: Page, status: int, retry_after: str | None, after_s: float | None
 ):
     page.status = status
     page.body = b'{"error":{"message":"try later","type":"queue_full"}}'
     page.headers = {} if retry_after is None else {"Retry-After": retry_after}
     with pytest.raises(Transient, match=f"{status}: queue_full: try later") as error:
-        await HttpGateway(page.url).post("/v1/x", b"{}", {})
+        await connect(page.url).post("/v1/x", b"{}", {})
     assert error.value.retry_after_s == after_s
 
 
@@ -99,34 +116,34 @@ async def test_what_may_pass_is_transient_with_the_time_to_come_back(
     ],
 )
 async def test_what_will_not_pass_is_permanent_with_what_the_answer_says(
-    page: Page, body: bytes, said: str
+    connect: Connect, page: Page, body: bytes, said: str
 ):
     page.status, page.body = 404, body
     with pytest.raises(Permanent, match=said):
-        await HttpGateway(page.url).post("/v1/x", b"{}", {})
+        await connect(page.url).post("/v1/x", b"{}", {})
 
 
-async def test_an_answer_that_is_too_long_to_keep_is_refused(page: Page):
+async def test_an_answer_that_is_too_long_to_keep_is_refused(connect: Connect, page: Page):
     page.body = b"x" * 1001
     with pytest.raises(Permanent, match="more than 1000 bytes"):
-        await HttpGateway(page.url, answer_max_bytes=1000).post("/v1/x", b"{}", {})
+        await connect(page.url, answer_max_bytes=1000).post("/v1/x", b"{}", {})
     page.body = b"x" * 1000
-    assert (await HttpGateway(page.url, answer_max_bytes=1000).post("/v1/x", b"{}", {})).body
+    assert (await connect(page.url, answer_max_bytes=1000).post("/v1/x", b"{}", {})).body
 
 
-async def test_a_gateway_that_is_away_or_breaks_off_is_transient(page: Page):
+async def test_a_gateway_that_is_away_or_breaks_off_is_transient(connect: Connect, page: Page):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(Transient, match="does not answer"):
-        await HttpGateway(f"http://127.0.0.1:{port}").post("/v1/x", b"{}", {})
+        await connect(f"http://127.0.0.1:{port}").post("/v1/x", b"{}", {})
     page.headers = {"Content-Encoding": "gzip"}
     with pytest.raises(Transient, match="does not answer"):
-        await HttpGateway(page.url).post("/v1/x", b"{}", {})
+        await connect(page.url).post("/v1/x", b"{}", {})
 
 
-async def test_cancelling_closes_the_connection_so_that_the_work_ends(page: Page):
+async def test_cancelling_closes_the_connection_so_that_the_work_ends(connect: Connect, page: Page):
     page.gate = asyncio.Event()
-    call = asyncio.create_task(HttpGateway(page.url).post("/v1/x", b"{}", {}))
+    call = asyncio.create_task(connect(page.url).post("/v1/x", b"{}", {}))
     await page.came.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):

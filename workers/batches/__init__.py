@@ -1,0 +1,1 @@
+"""The OpenAI Batch API's work: files of requests, run when people leave room."""
