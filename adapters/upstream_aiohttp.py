@@ -6,7 +6,6 @@ followed, and there is no time limit but that of connecting.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from adapters.upstream_tunnel import SocketTunnel, open_socket_tunnel
 from contracts.errors import Invalid
 from contracts.upstream import Broken, OutgoingRequest, RawHeaders, Unanswered, Unreachable
 
@@ -40,7 +40,10 @@ class AiohttpUpstream:
 
     def __init__(self, url: str, *, connect_timeout_s: float = 5.0) -> None:
         self._base = url.rstrip("/")
-        parsed = URL(self._base)
+        try:
+            parsed = URL(self._base)
+        except ValueError:
+            parsed = URL()
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise Invalid(f'"{url}" is no address of a LocalAI: it must begin with http://')
         self._host, self._is_tls = parsed.host, parsed.scheme == "https"
@@ -76,17 +79,13 @@ class AiohttpUpstream:
 
     async def open_tunnel(self) -> SocketTunnel:
         """A fresh connection of its own, for bytes that are relayed as they are."""
-        context = ssl.create_default_context() if self._is_tls else None
-        try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                reader, writer = await asyncio.open_connection(
-                    self._host, self._port, ssl=context, limit=_READ_BYTES
-                )
-        except TimeoutError:
-            raise Unanswered("connecting took too long") from None
-        except OSError as error:
-            raise Unreachable(_reason(error)) from error
-        return SocketTunnel(reader, writer, prefix=self._prefix.encode("ascii"))
+        return await open_socket_tunnel(
+            self._host,
+            self._port,
+            is_tls=self._is_tls,
+            connect_timeout_s=self._connect_timeout_s,
+            prefix=self._prefix,
+        )
 
     async def close(self) -> None:
         """Close all connections."""
@@ -97,7 +96,9 @@ class AiohttpUpstream:
     def _open_session(self) -> aiohttp.ClientSession:
         self._session = aiohttp.ClientSession(
             auto_decompress=False,
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_REAL_S),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEPALIVE_REAL_S, ssl=ssl.create_default_context()
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             max_field_size=_MAX_HEAD_BYTES,
             max_line_size=_MAX_HEAD_BYTES,
@@ -137,42 +138,13 @@ class AiohttpResponse:
         """The next bytes as soon as there are any, b"" at the end."""
         try:
             return await self._response.content.readany()
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
+            # It raises the last of these for a connection that the session has closed.
             raise Broken(_reason(error)) from error
 
     def close(self) -> None:
         """Let go of it; before its end this cuts the connection."""
         self._response.close()
-
-
-class SocketTunnel:
-    """A connection whose bytes are relayed as they are."""
-
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, prefix: bytes = b""
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self.prefix = prefix
-
-    async def read(self) -> bytes:
-        """The next bytes, b"" at the end."""
-        try:
-            return await self._reader.read(_READ_BYTES)
-        except OSError as error:
-            raise Broken(_reason(error)) from error
-
-    async def write(self, data: bytes) -> None:
-        """Send; returns when there is room for more."""
-        try:
-            self._writer.write(data)
-            await self._writer.drain()
-        except OSError as error:
-            raise Broken(_reason(error)) from error
-
-    def close(self) -> None:
-        """Cut it."""
-        self._writer.close()
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
