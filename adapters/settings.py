@@ -12,15 +12,23 @@ from adapters.settings_configs import (
     controller_config,
     gateway_config,
     predictor_config,
+    workers_config,
 )
 from adapters.settings_environment import CONFIG_VARIABLE, read_environment
 from adapters.settings_merge import merge
 from adapters.settings_notices import notices_of
 from adapters.settings_problems import Problems
 from adapters.settings_schema import Document
+from adapters.settings_secrets import resolve_keys, secret_files
 from adapters.settings_source import Source, read_file, read_yaml
 from adapters.settings_validation import validate
-from contracts.config import ControlConfig, ControllerConfig, GatewayConfig, PredictorConfig
+from contracts.config import (
+    ControlConfig,
+    ControllerConfig,
+    GatewayConfig,
+    PredictorConfig,
+    WorkersConfig,
+)
 from contracts.errors import Invalid
 
 FILE_NAME = "headstart.yaml"
@@ -46,6 +54,8 @@ class Settings:
         ``HEADSTART_ENV``; empty where it is not set.
     notices : tuple of str
         One line for each key that is set and has no effect yet, and for what else to know.
+    read_from : tuple of Path
+        The file and those that hold secrets: when one changes, so may what is configured.
     """
 
     document: Document
@@ -55,6 +65,7 @@ class Settings:
     time_scale: float
     environment: str
     notices: tuple[str, ...]
+    read_from: tuple[Path, ...] = ()
 
     @property
     def redis_url(self) -> str | None:
@@ -100,6 +111,10 @@ class Settings:
         """What the predictor is told."""
         return predictor_config(self.document)
 
+    def workers_config(self) -> WorkersConfig:
+        """What the workers are told."""
+        return workers_config(self.document)
+
 
 def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Settings:
     """Read and check the configuration.
@@ -126,6 +141,8 @@ def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Setti
     source = _read(file, problems)
     notices: list[str] = []
     merged = merge(source, environment, problems, notices)
+    base = Path() if file is None else file.absolute().parent
+    key_files = resolve_keys(merged, environ, base, problems)
     document = validate(merged, problems)
     problems.raise_if_any()
     assert document is not None
@@ -138,6 +155,7 @@ def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Setti
         data_dir=_data_dir(document, merged, environ, file),
         time_scale=time_scale,
         environment=environ.get(ENVIRONMENT_VARIABLE, "").strip(),
+        read_from=(*((file,) if file is not None else ()), *secret_files(environ), *key_files),
         notices=notices_of(document, merged, environment, notices),
     )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from adapters.key_hash import KEY_HASH_PREFIX, digest_of
 from adapters.settings_schema import Document, Model
 from adapters.settings_types import MIB
 from contracts.config import (
+    CallerKey,
+    ClassHeader,
     ControlConfig,
     ControllerConfig,
     GatewayConfig,
@@ -13,12 +16,16 @@ from contracts.config import (
     PlannerConfig,
     PredictorConfig,
     QueueConfig,
+    WorkersConfig,
 )
 from contracts.events import PriorityClass
 from contracts.ids import ModelId, NodeId
 
 ONLY_NODE = NodeId("localai")
 """Name of the node where one ``localai.url`` is configured."""
+
+WORKER_KEY_NAME = "headstart-workers"
+"""What the key of ``workers.gateway_key`` is called."""
 
 BATCH_PATIENCE = 4
 BACKGROUND_PATIENCE = 20
@@ -29,6 +36,11 @@ PRIORITIES = {
     "medium": PriorityClass.BATCH,
     "low": PriorityClass.BACKGROUND,
 }
+
+
+def priority_of(word: str) -> PriorityClass:
+    """The class that ``priority_class`` names, by either kind of word."""
+    return PRIORITIES.get(word) or PriorityClass(word)
 
 
 def nodes(document: Document) -> tuple[NodeConfig, ...]:
@@ -66,6 +78,7 @@ def gateway_config(document: Document) -> GatewayConfig:
         port=gateway.port,
         nodes=nodes(document),
         keys=tuple(key.get_secret_value() for key in gateway.keys),
+        callers=callers(document),
         queue=queue_config(document),
         max_body_bytes=gateway.max_body_mb * MIB,
         spool_bytes=gateway.spool_mb * MIB,
@@ -80,6 +93,32 @@ def gateway_config(document: Document) -> GatewayConfig:
         slots={ModelId(name): m.slots for name, m in document.models.items() if m.slots},
         shutdown_grace_s=timeouts.shutdown_grace_seconds,
     )
+
+
+def callers(document: Document) -> tuple[CallerKey, ...]:
+    """The keys that have a name, that of our own workers included.
+
+    That one alone asks nobody for a key: it may be for a gateway elsewhere.
+    """
+    gateway = document.gateway
+    named = [
+        CallerKey(
+            name=key.name,
+            digest=bytes.fromhex(key.hash.get_secret_value().removeprefix(KEY_HASH_PREFIX)),
+            priority=None if key.priority_class is None else priority_of(key.priority_class),
+            class_header=ClassHeader(key.class_header),
+            requests_per_min=key.requests_per_minute,
+            models=key.models,
+            weight=key.weight,
+        )
+        for key in gateway.named_keys
+    ]
+    own = document.workers.gateway_key
+    if own is not None and (named or gateway.keys):
+        digest = digest_of(own.get_secret_value())
+        if all(key.digest != digest for key in named):
+            named.append(CallerKey(name=WORKER_KEY_NAME, digest=digest))
+    return tuple(named)
 
 
 def queue_config(document: Document) -> QueueConfig:
@@ -112,6 +151,17 @@ def control_config(document: Document) -> ControlConfig:
         port=control.port,
         admin_key=None if key is None else key.get_secret_value(),
         open_reads=control.open_reads,
+    )
+
+
+def workers_config(document: Document) -> WorkersConfig:
+    """What the workers are told."""
+    workers = document.workers
+    key = workers.gateway_key or next(iter(document.gateway.keys), None)
+    return WorkersConfig(
+        gateway_key=None if key is None else key.get_secret_value(),
+        files_max_bytes=int(workers.files_max_gb * 1024**3),
+        batch_slots=workers.batch_slots,
     )
 
 
@@ -172,7 +222,7 @@ def profile_of(name: str, model: Model) -> ModelProfile:
         model=ModelId(name),
         footprint_bytes=None if footprint_mb is None else footprint_mb * MIB,
         target_s=None if latency_ms is None else latency_ms / 1000,
-        priority=None if word is None else PRIORITIES.get(word) or PriorityClass(word),
+        priority=None if word is None else priority_of(word),
         preload=model.preload,
         preferred_backend=profile.preferred_backend,
         pinned=model.pinned,

@@ -25,7 +25,9 @@ SHORT_NAMES: Mapping[str, KeyPath] = {
     "HEADSTART_GATEWAY_PORT": ("gateway", "port"),
     "HEADSTART_CONTROL_HOST": ("control", "host"),
     "HEADSTART_CONTROL_PORT": ("control", "port"),
+    "HEADSTART_GATEWAY_KEYS": ("gateway", "keys"),
     "HEADSTART_LOCALAI_URL": ("localai", "url"),
+    "HEADSTART_LOCALAI_API_KEY": ("localai", "api_key"),
     "HEADSTART_REDIS_URL": ("redis", "url"),
     "HEADSTART_ADMIN_KEY": ("control", "admin_key"),
 }

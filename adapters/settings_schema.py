@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from adapters.settings_services import Control, Gateway, LocalAI, Logging, Predictor, Redis
+from adapters.settings_services import Control, Gateway, LocalAI, Logging, Predictor, Redis, Workers
 from adapters.settings_types import (
     Accelerator,
     Caching,
@@ -373,4 +373,5 @@ class Document(Section):
         allowed="a mapping of model names, or a list of entries with a name",
     )
     predictor: Predictor = setting("Forecasts.", default=Predictor())
+    workers: Workers = setting("Batches and background jobs.", default=Workers())
     logging: Logging = setting("Logs.", default=Logging())

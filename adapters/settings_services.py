@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from adapters.settings_types import (
+    KEY_HASH_ALLOWED,
     SECRET_ALLOWED,
     URL_ALLOWED,
     Accelerator,
+    EnvName,
+    HeaderRule,
     Host,
     HttpUrl,
+    KeyHash,
+    KeyName,
     Level,
     LogFormat,
     Number,
+    Priority,
     RedisUrl,
     Secret,
     Section,
@@ -54,6 +60,49 @@ class Timeouts(Section):
     )
 
 
+class NamedKey(Section):
+    """A key with a name, and what whoever shows it may do."""
+
+    name: KeyName = setting(
+        "Name in logs and errors; the key itself is in none.",
+        default=...,
+        allowed="a name of up to 64 letters, digits, dots, hyphens and underscores",
+    )
+    hash: KeyHash = setting(
+        "Hash of the key, from `headstart keys new` or `headstart keys hash`.",
+        default=...,
+        allowed=KEY_HASH_ALLOWED,
+    )
+    priority_class: Priority | None = setting(
+        "Class of its requests; high, medium and low are realtime, batch and background. None: "
+        "the model's.",
+        default=None,
+    )
+    class_header: HeaderRule = setting(
+        "Which classes `X-Headstart-Class` may ask for: `lower` those that wait as long as the "
+        "key's or longer, `any` all, `fixed` no other.",
+        default="lower",
+    )
+    requests_per_minute: Number | None = setting(
+        "Inference requests in a minute, at each gateway; more get 429. None: no limit.",
+        default=None,
+        gt=0,
+        le=1_000_000,
+    )
+    models: tuple[Text, ...] = setting(
+        "The models that it may use: names, aliases, or patterns with `*` and `?`; it may then do "
+        "nothing else than use them. None: all, and all that LocalAI serves.",
+        default=(),
+        allowed="a list of model names and patterns",
+    )
+    weight: Number = setting(
+        "What its requests count for in the order of those that wait, beside other keys'.",
+        default=1.0,
+        gt=0,
+        le=100,
+    )
+
+
 class Gateway(Section):
     """The OpenAI-compatible data path that takes LocalAI's place."""
 
@@ -65,6 +114,11 @@ class Gateway(Section):
         "Keys that callers must show. None: no key is asked for here, LocalAI judges them.",
         default=(),
         allowed=f"a list of keys; a key is {SECRET_ALLOWED}",
+    )
+    named_keys: tuple[NamedKey, ...] = setting(
+        "Keys by their hash, each with a class, a rate and models of its own.",
+        default=(),
+        allowed="a list of keys with a name and a hash",
     )
     max_body_mb: Whole = setting(
         "Largest request body, in MiB; larger ones get 413.", default=2048, ge=1, le=1024**2
@@ -105,6 +159,25 @@ class Control(Section):
     )
 
 
+class Workers(Section):
+    """Background work: batches and jobs."""
+
+    gateway_key: Secret | None = setting(
+        "Key that workers show to the gateway. None: the first of `gateway.keys`.",
+        default=None,
+        allowed=SECRET_ALLOWED,
+    )
+    files_max_gb: Number = setting(
+        "Files of batches together, in GiB; beyond it none is taken.",
+        default=10.0,
+        gt=0,
+        le=100_000,
+    )
+    batch_slots: Whole = setting(
+        "Lines of batches that run at once when nothing else does.", default=8, ge=1, le=64
+    )
+
+
 class Backend(Section):
     """One LocalAI instance."""
 
@@ -114,6 +187,14 @@ class Backend(Section):
     url: HttpUrl = setting("Its address.", default=..., allowed=URL_ALLOWED)
     api_key: Secret | None = setting(
         "Its key, where it asks for one.", default=None, allowed=SECRET_ALLOWED
+    )
+    api_key_file: Text | None = setting(
+        "File that holds its key instead.", default=None, allowed="a path"
+    )
+    api_key_env: EnvName | None = setting(
+        "Environment variable that holds its key instead.",
+        default=None,
+        allowed="the name of an environment variable",
     )
     accelerator: Accelerator = setting("What its models run on.", default="cuda")
     primary: bool | None = setting(
@@ -129,6 +210,9 @@ class LocalAI(Section):
     )
     api_key: Secret | None = setting(
         "LocalAI's key, where it asks for one.", default=None, allowed=SECRET_ALLOWED
+    )
+    api_key_file: Text | None = setting(
+        "File that holds the key instead.", default=None, allowed="a path"
     )
     accelerator: Accelerator = setting("What its models run on.", default="cuda")
     backends: tuple[Backend, ...] = setting(

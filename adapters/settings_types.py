@@ -32,6 +32,9 @@ _MEMORY = re.compile(
 )
 _MEMORY_FACTOR = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 _MEMORY_FACTOR |= {"ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4}
+KEY_HASH = re.compile(r"sha256:([0-9a-f]{64})")
+_KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HOST = re.compile(r"[A-Za-z0-9_.\-]{1,253}|\[?[0-9A-Fa-f:.%]{2,60}\]?")
 
 
@@ -124,6 +127,25 @@ def _secret(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def _key_hash(secret: SecretStr) -> SecretStr:
+    text = secret.get_secret_value().strip().lower()
+    if KEY_HASH.fullmatch(text) is None:
+        raise ValueError("not the hash of a key")
+    return SecretStr(text)
+
+
+def _key_name(text: str) -> str:
+    if _KEY_NAME.fullmatch(text) is None:
+        raise ValueError("not a name of a key")
+    return text
+
+
+def _env_name(text: str) -> str:
+    if _ENV_NAME.fullmatch(text) is None:
+        raise ValueError("not a name of a variable")
+    return text
+
+
 def _host(text: str) -> str:
     if _HOST.fullmatch(text) is None:
         raise ValueError("not a host")
@@ -155,6 +177,14 @@ Whole = Annotated[int, BeforeValidator(_no_switch)]
 Number = Annotated[float, BeforeValidator(_no_switch), Field(allow_inf_nan=False)]
 Text = Annotated[str, Field(max_length=4096), AfterValidator(_printable)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
+KeyHash = Annotated[SecretStr, AfterValidator(_key_hash)]
+KeyName = Annotated[str, AfterValidator(_key_name)]
+EnvName = Annotated[
+    str,
+    AfterValidator(_env_name),
+    # Whoever writes the key itself there must not find it in an error.
+    WithJsonSchema({"type": "string", "format": "password"}),
+]
 Host = Annotated[str, AfterValidator(_host)]
 HttpUrl = Annotated[str, Field(max_length=4096), AfterValidator(_http_url)]
 RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
@@ -180,6 +210,7 @@ Priority = Annotated[
     Literal["high", "medium", "low", "realtime", "batch", "background"],
     BeforeValidator(_one_spelling),
 ]
+HeaderRule = Annotated[Literal["lower", "any", "fixed"], BeforeValidator(_one_spelling)]
 Level = Annotated[
     Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_one_spelling)
 ]
@@ -189,5 +220,6 @@ GpuMetric = Literal[
 ]
 CpuMetric = Literal["utilization", "load_average", "context_switches", "memory.used"]
 
+KEY_HASH_ALLOWED = "a line of `headstart keys hash`, such as sha256:0f3a…"
 SECRET_ALLOWED = "text without spaces, in quotes where it looks like a number"  # noqa: S105 - words
 URL_ALLOWED = 'an address such as "http://localai:8080", without user, password or query'

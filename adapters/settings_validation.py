@@ -44,6 +44,7 @@ def validate(source: Source, problems: Problems) -> Document | None:
     _check_ports(document, source, problems)
     _check_loop(document, source, problems)
     _check_ratios(document, source, problems)
+    _check_keys(document, source, problems)
     return document if problems.count == before else None
 
 
@@ -180,3 +181,21 @@ def _check_ratios(document: Document, source: Source, problems: Problems) -> Non
             f"predictor.expires_seconds = {predictor.expires_seconds:g}: must be above "
             f"predictor.publish_seconds, which is {predictor.publish_seconds:g}",
         )
+
+
+def _check_keys(document: Document, source: Source, problems: Problems) -> None:
+    """Two keys of one name, or two names of one key, could have different rights."""
+    section = ("gateway", "named_keys")
+    names: set[str] = set()
+    hashes: set[str] = set()
+    for index, key in enumerate(document.gateway.named_keys):
+        place = (*section, str(index))
+        digest = key.hash.get_secret_value()
+        if key.name in names:
+            where = origin_of((*place, "name"), source)
+            problems.add(where, f"{said(place)}.name = {shown(key.name)}: stands twice")
+        if digest in hashes:
+            where = origin_of((*place, "hash"), source)
+            problems.add(where, f"{said(place)}.hash: is the hash of a key that stands above")
+        names.add(key.name)
+        hashes.add(digest)

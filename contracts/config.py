@@ -282,6 +282,25 @@ class ControllerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersConfig:
+    """Background work.
+
+    Attributes
+    ----------
+    gateway_key : str or None
+        The key that workers show to the gateway, where it asks for one.
+    files_max_bytes : int
+        Files of batches together; beyond it none is taken.
+    batch_slots : int
+        Lines of batches that run at once when nothing else does.
+    """
+
+    gateway_key: str | None = field(default=None, repr=False)
+    files_max_bytes: int = 10 * 1024**3
+    batch_slots: int = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobQueueConfig:
     """One queue of background jobs. Its times are real seconds, whatever the time scale.
 
