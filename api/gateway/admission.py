@@ -1,9 +1,18 @@
 """Who may go, who waits and in which order. Pure: time comes as an argument.
 
 A request goes at once when its model can take it. Else it waits in the bounded queue of its
-class, for its model to be resident or for a slot of its model. Within a model the order is
-by class, but each class only has a head start over the next one, so that nobody starves.
-Waiting requests are kept by model, and all that wait for a model go together.
+class, for its model to be resident or for a slot of its model. Waiting requests are kept by
+model, all that wait for a model go together, and within a model the order is that of
+``priority.standing_s``, which never changes while a request waits.
+
+Two rules stand beside that order, so that no class starves another:
+
+- one that has waited for ``longest_wait_s`` and is the first of its class takes the next slot;
+- when one of a lower class went before one of a higher class, by age, the next slot is the
+  higher class's. So a backlog of old work takes every second slot and not all of them.
+
+Together: of those that have waited for ``longest_wait_s`` for a slot of their model, the first
+to come starts at the latest with the second slot that gets free.
 """
 
 from __future__ import annotations
@@ -12,23 +21,22 @@ import heapq
 import itertools
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from api.gateway.priority import SERVICE_LEVEL, standing_s
+from api.gateway.slots import SlotBook
 from contracts.config import QueueConfig
 from contracts.events import PriorityClass
 from contracts.ids import ModelId, RequestId
 
-HEAD_START_S = {
-    PriorityClass.REALTIME: 0.0,
-    PriorityClass.BATCH: 60.0,
-    PriorityClass.BACKGROUND: 120.0,
-}
-"""A request goes before all that arrived later than this after it, of whatever class."""
-
 _RATE_WINDOW_S = 60.0
 _RATE_SAMPLES = 64
 _RETRY_AFTER_UNMEASURED_S = 5.0
+_SERVICE_SHARE = 0.2
+_MAX_SERVICES = 5_000
+
+_Place = tuple[float, int, "Ticket"]
 
 
 class Verdict(StrEnum):
@@ -40,38 +48,64 @@ class Verdict(StrEnum):
     """The queue of its class is full: it is refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ticket:
-    """One request as admission sees it. ``arrived_at_s`` never steps."""
+    """One request as admission sees it. ``arrived_at_s`` never steps.
+
+    ``user_weight`` is what its client's key weighs, 0 to 1.
+    """
 
     request_id: RequestId
     model: ModelId
     priority: PriorityClass
     arrived_at_s: float
+    client: str = ""
+    user_weight: float = 1.0
+
+
+@dataclass(slots=True)
+class _Queue:
+    """All that wait for one model: a heap for each class, and who of them has left."""
+
+    heaps: dict[PriorityClass, list[_Place]] = field(
+        default_factory=lambda: {priority: [] for priority in PriorityClass}
+    )
+    gone: set[Ticket] = field(default_factory=set)
+    sizes: Counter[PriorityClass] = field(default_factory=Counter)
+    aged_went: bool = False
+    """The last one that went had a higher class waiting behind it."""
 
     @property
-    def turn_s(self) -> float:
-        """Where it stands in the order: ageing means that this never has to change."""
-        return self.arrived_at_s + HEAD_START_S[self.priority]
+    def size(self) -> int:
+        return self.sizes.total()
 
 
 class Admission:
     """The queues of one gateway, and what runs.
 
-    Every ticket that ``arrive`` or ``release`` let go must come back through ``end``, and
-    every one that waits leaves through ``release`` or ``leave``.
+    Every ticket that ``arrive`` or ``release`` let go must come back through ``end`` or
+    ``put_back``, and every one that waits leaves through ``release`` or ``leave``.
     """
 
-    def __init__(self, config: QueueConfig, slots: Mapping[ModelId, int]) -> None:
+    def __init__(self, config: QueueConfig, slots: SlotBook) -> None:
         self._config = config
-        self._slots = slots
+        self.slots = slots
         self._order = itertools.count()
-        self._queues: dict[ModelId, list[tuple[float, int, Ticket]]] = {}
+        self._queues: dict[ModelId, _Queue] = {}
+        self._places: dict[Ticket, tuple[float, int]] = {}
+        self._waits: set[Ticket] = set()
         self._queued: Counter[PriorityClass] = Counter()
         self._running: Counter[ModelId] = Counter()
+        self._by_client: Counter[str] = Counter()
+        self._services_s: dict[ModelId, float] = {}
         self._departures: dict[PriorityClass, deque[float]] = {
             priority: deque(maxlen=_RATE_SAMPLES) for priority in PriorityClass
         }
+
+    def configure(self, config: QueueConfig, slots: Mapping[ModelId, int]) -> None:
+        """The configuration has changed: it holds for who comes from now on."""
+        self._config = config
+        self.slots.configure(slots)
 
     @property
     def running(self) -> Mapping[ModelId, int]:
@@ -86,7 +120,12 @@ class Admission:
     @property
     def waiting(self) -> Mapping[ModelId, int]:
         """Requests that wait, by model; zero is left out."""
-        return {model: len(queue) for model, queue in self._queues.items()}
+        return {model: queue.size for model, queue in self._queues.items()}
+
+    def waiting_of(self, model: ModelId, priority: PriorityClass) -> int:
+        """Requests of one class that wait for ``model``."""
+        queue = self._queues.get(model)
+        return 0 if queue is None else queue.sizes[priority]
 
     def is_idle(self, model: ModelId) -> bool:
         """Whether nothing of it runs."""
@@ -94,63 +133,80 @@ class Admission:
 
     def arrive(self, ticket: Ticket, *, ready: bool) -> Verdict:
         """A request has come; ``ready``: its model could serve it now."""
-        model = ticket.model
-        if ready and model not in self._queues and self.has_slot(model):
+        model, now_s = ticket.model, ticket.arrived_at_s
+        if ready and model not in self._queues and self.has_slot(model, now_s):
+            self._keep_place(ticket)
             self._running[model] += 1
             return Verdict.GO
         if self._queued[ticket.priority] >= self._config.capacity.get(ticket.priority, 0):
             return Verdict.FULL
-        queue = self._queues.setdefault(model, [])
-        heapq.heappush(queue, (ticket.turn_s, next(self._order), ticket))
-        self._queued[ticket.priority] += 1
+        self._keep_place(ticket)
+        self._push(ticket)
         return Verdict.WAIT
 
     def release(self, model: ModelId, now_s: float) -> tuple[Ticket, ...]:
         """Those who may go now that the model is ready, in their order, as slots allow."""
-        queue = self._queues.get(model, [])
+        queue = self._queues.get(model)
         released = []
-        while queue and self.has_slot(model):
-            _, _, ticket = heapq.heappop(queue)
-            self._queued[ticket.priority] -= 1
+        while queue is not None and queue.size and self.has_slot(model, now_s):
+            ticket = self._pop(queue, now_s)
             self._departures[ticket.priority].append(now_s)
             self._running[model] += 1
             released.append(ticket)
-        if not queue:
-            self._queues.pop(model, None)
+            if not queue.size:
+                del self._queues[model]
         return tuple(released)
+
+    def next_class(self, model: ModelId, now_s: float) -> PriorityClass | None:
+        """The class of the request that a free slot of ``model`` would go to."""
+        queue = self._queues.get(model)
+        return None if queue is None else self._next(queue, now_s)
 
     def leave(self, ticket: Ticket) -> None:
         """One that waited gives up; nothing happens if it no longer waits."""
-        queue = self._queues.get(ticket.model, [])
-        left = [entry for entry in queue if entry[2] is not ticket]
-        if len(left) == len(queue):
+        if ticket not in self._waits:
             return
-        self._queued[ticket.priority] -= 1
-        if left:
-            heapq.heapify(left)
-            self._queues[ticket.model] = left
-        else:
+        queue = self._queues[ticket.model]
+        queue.gone.add(ticket)
+        self._uncount(queue, ticket)
+        self._forget(ticket)
+        if not queue.size:
             del self._queues[ticket.model]
 
-    def end(self, model: ModelId) -> None:
-        """One that was let go has ended."""
-        assert self._running[model] > 0
-        self._running[model] -= 1
-        if not self._running[model]:
-            del self._running[model]
+    def end(self, ticket: Ticket, service_s: float | None = None) -> None:
+        """One that was let go has ended; ``service_s``: it ran so long."""
+        self._stop_running(ticket)
+        self._forget(ticket)
+        if service_s is not None:
+            self._learn_service(ticket.model, service_s)
 
-    def resume(self, model: ModelId) -> None:
+    def put_back(self, ticket: Ticket) -> None:
+        """One that was let go was not served after all: it waits again, at its old place."""
+        self._stop_running(ticket)
+        self._push(ticket)
+
+    def resume(self, ticket: Ticket) -> None:
         """One that had ended for us, such as a silent websocket, runs again."""
-        self._running[model] += 1
+        self._keep_place(ticket)
+        self._running[ticket.model] += 1
 
-    def has_slot(self, model: ModelId) -> bool:
+    def has_slot(self, model: ModelId, now_s: float) -> bool:
         """Whether one more may run beside those that do."""
-        limit = self._slots.get(model)
-        return limit is None or self._running[model] < limit
+        limit = self.slots.limit(model, now_s)
+        if limit is None:
+            return True
+        return self._running[model] < limit and not self.slots.pause_s(model, now_s)
 
-    def models_by_turn(self) -> tuple[ModelId, ...]:
-        """Models that are waited for; first the one whose first request is most due."""
-        return tuple(sorted(self._queues, key=lambda model: self._queues[model][0][:2]))
+    def firsts(self) -> Mapping[ModelId, float]:
+        """Where the first request of each model that is waited for stands."""
+        return {
+            model: min(heap[0][0] for heap in self._heads(queue).values())
+            for model, queue in self._queues.items()
+        }
+
+    def service_s(self, model: ModelId) -> float | None:
+        """How long its requests run, on a moving average; None: not measured."""
+        return self._services_s.get(model)
 
     def retry_after_s(self, priority: PriorityClass, now_s: float) -> float:
         """When to ask again: the time that the queue of this class takes to drain.
@@ -164,3 +220,90 @@ class Admission:
             return min(_RETRY_AFTER_UNMEASURED_S, longest_s)
         spent_s = max(1.0, now_s - recent[0])
         return min(longest_s, max(1.0, self._queued[priority] * spent_s / len(recent)))
+
+    # Order
+
+    def _next(self, queue: _Queue, now_s: float) -> PriorityClass:
+        """The class that is next. The highest that waits, unless another one is older."""
+        heads = self._heads(queue)
+        highest = min(heads, key=_rank)
+        if queue.aged_went:
+            return highest
+        came_s = {priority: heap[0][2].arrived_at_s for priority, heap in heads.items()}
+        overdue = [
+            priority
+            for priority, at_s in came_s.items()
+            if now_s - at_s >= self._config.longest_wait_s
+        ]
+        if overdue:
+            return min(overdue, key=lambda priority: came_s[priority])
+        return min(heads, key=lambda priority: heads[priority][0][:2])
+
+    def _pop(self, queue: _Queue, now_s: float) -> Ticket:
+        chosen = self._next(queue, now_s)
+        heads = self._heads(queue)
+        queue.aged_went = chosen is not min(heads, key=_rank)
+        _, _, ticket = heapq.heappop(heads[chosen])
+        self._uncount(queue, ticket)
+        return ticket
+
+    def _heads(self, queue: _Queue) -> dict[PriorityClass, list[_Place]]:
+        """The heaps that hold somebody; those who left are taken out when they come up."""
+        for heap in queue.heaps.values():
+            while heap and heap[0][2] in queue.gone:
+                queue.gone.discard(heapq.heappop(heap)[2])
+        return {priority: heap for priority, heap in queue.heaps.items() if heap}
+
+    # Accounts
+
+    def _keep_place(self, ticket: Ticket) -> None:
+        stands_s = standing_s(
+            self._config.weights,
+            ticket.priority,
+            arrived_at_s=ticket.arrived_at_s,
+            others=self._by_client[ticket.client] if ticket.client else 0,
+            user_weight=ticket.user_weight,
+        )
+        self._places[ticket] = (stands_s, next(self._order))
+        if ticket.client:
+            self._by_client[ticket.client] += 1
+
+    def _push(self, ticket: Ticket) -> None:
+        queue = self._queues.setdefault(ticket.model, _Queue())
+        stands_s, number = self._places[ticket]
+        heapq.heappush(queue.heaps[ticket.priority], (stands_s, number, ticket))
+        queue.sizes[ticket.priority] += 1
+        self._queued[ticket.priority] += 1
+        self._waits.add(ticket)
+
+    def _uncount(self, queue: _Queue, ticket: Ticket) -> None:
+        queue.sizes[ticket.priority] -= 1
+        self._queued[ticket.priority] -= 1
+        self._waits.discard(ticket)
+
+    def _stop_running(self, ticket: Ticket) -> None:
+        model = ticket.model
+        assert self._running[model] > 0
+        self._running[model] -= 1
+        if not self._running[model]:
+            del self._running[model]
+
+    def _forget(self, ticket: Ticket) -> None:
+        del self._places[ticket]
+        if ticket.client:
+            self._by_client[ticket.client] -= 1
+            if self._by_client[ticket.client] <= 0:
+                del self._by_client[ticket.client]
+
+    def _learn_service(self, model: ModelId, service_s: float) -> None:
+        known_s = self._services_s.get(model)
+        if known_s is None:
+            if len(self._services_s) >= _MAX_SERVICES:
+                del self._services_s[next(iter(self._services_s))]
+            self._services_s[model] = service_s
+        else:
+            self._services_s[model] = known_s + _SERVICE_SHARE * (service_s - known_s)
+
+
+def _rank(priority: PriorityClass) -> float:
+    return -SERVICE_LEVEL[priority]

@@ -127,6 +127,7 @@ class ControllerLink:
             drains=tuple(sorted(self._book.draining.values())),
             queued={priority: count for priority, count in self._admission.queued.items() if count},
             leaving=leaving,
+            preemptible=self._room.preemptible,
         )
         try:
             await self._to_controller.send(beat)

@@ -19,6 +19,7 @@ from api.gateway.headers import (
 from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
 from api.gateway.metrics import GatewayMetrics
+from api.gateway.passes import Pass, Waiter
 from api.gateway.problems import Problem, bad_header, shutting_down, upstream_error
 from api.gateway.proxy import (
     EVENT_STREAM,
@@ -30,7 +31,7 @@ from api.gateway.proxy import (
 from api.gateway.recognition import Recognised, Recogniser
 from api.gateway.sse import AnswerObserver, Format, answer_format
 from api.gateway.telemetry import Telemetry
-from api.gateway.waiting_room import Pass, Waiter, WaitingRoom
+from api.gateway.waiting_room import WaitingRoom
 from contracts.config import GatewayConfig
 from contracts.events import Origin, RequestPhase
 from contracts.ports import Clock

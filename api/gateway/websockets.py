@@ -11,6 +11,7 @@ from api.gateway.headers import Header, RequestHead, outgoing_headers
 from api.gateway.inference import InferenceDesk
 from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
+from api.gateway.passes import Pass
 from api.gateway.problems import Problem, error_body, retry_after, upstream_error, upstream_timeout
 from api.gateway.proxy import Relay
 from api.gateway.recognition import Recognised, Recogniser
@@ -23,7 +24,7 @@ from api.gateway.tunnel_relay import (
     TunnelRelay,
     handshake_bytes,
 )
-from api.gateway.waiting_room import Pass, WaitingRoom
+from api.gateway.waiting_room import WaitingRoom
 from contracts.config import GatewayConfig
 from contracts.errors import Transient
 from contracts.events import Origin

@@ -10,6 +10,7 @@ from api.gateway.admission import Admission, Ticket
 from api.gateway.lone_loads import LoneLoads
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.residency import Kind, RouteBook
+from api.gateway.slots import SlotBook
 from api.gateway.telemetry import Telemetry
 from contracts.config import QueueConfig
 from contracts.errors import HeadstartError, Permanent, Transient
@@ -35,7 +36,7 @@ class Kit:
         self.server = MemoryModelServer(self.clock, {A: 5.0, B: 5.0, C: 5.0})
         self.lock = MemoryLoadLock(self.clock)
         self.book = RouteBook()
-        self.admission = Admission(QueueConfig(), {})
+        self.admission = Admission(QueueConfig(), SlotBook({}))
         self.log = MemoryEventLog()
         self.telemetry = Telemetry(self.log, self.clock, "g")
         self.ends: list[tuple[ModelId, HeadstartError | None]] = []
