@@ -1,0 +1,77 @@
+"""How long a request may wait for what, and what the limits are learned from. Pure.
+
+A first byte may take as long as the model takes to load and then to say something: its
+measured load time and time to the first byte at the 99th percentile, and never less than is
+configured. What is set for a model holds as it is set.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+from contracts.config import GatewayConfig, TimeoutConfig
+from contracts.ids import ModelId
+
+MAX_MODELS = 5_000
+SAMPLES = 99
+"""Of so many and fewer the 99th percentile is simply the greatest."""
+
+_UNSET = TimeoutConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Of one request; ``connect_s`` None: what the way to the node was made with."""
+
+    connect_s: float | None
+    first_byte_s: float
+    between_bytes_s: float
+
+
+def limits_of(
+    config: GatewayConfig,
+    model: ModelId | None,
+    *,
+    load_p99_s: float | None,
+    ttft_p99_s: float | None,
+) -> Limits:
+    """The limits for a request to ``model``.
+
+    >>> config = GatewayConfig(first_byte_timeout_s=600.0)
+    >>> limits_of(config, ModelId("m"), load_p99_s=700.0, ttft_p99_s=20.0).first_byte_s
+    720.0
+    """
+    own = _UNSET if model is None else config.timeouts.get(model, _UNSET)
+    first_byte_s = own.first_byte_s
+    if first_byte_s is None:
+        measured_s = (load_p99_s or 0.0) + (ttft_p99_s or 0.0)
+        first_byte_s = max(config.first_byte_timeout_s, measured_s)
+    return Limits(
+        connect_s=own.connect_s,
+        first_byte_s=first_byte_s,
+        between_bytes_s=config.between_bytes_timeout_s
+        if own.between_bytes_s is None
+        else own.between_bytes_s,
+    )
+
+
+class FirstBytes:
+    """Times to the first byte by model: the last of them, of the last used models."""
+
+    def __init__(self) -> None:
+        self._times_s: OrderedDict[ModelId, deque[float]] = OrderedDict()
+
+    def note(self, model: ModelId, took_s: float) -> None:
+        """One answer began so long after its request was sent."""
+        times_s = self._times_s.get(model)
+        if times_s is None:
+            times_s = self._times_s[model] = deque(maxlen=SAMPLES)
+        times_s.append(took_s)
+        self._times_s.move_to_end(model)
+        if len(self._times_s) > MAX_MODELS:
+            self._times_s.popitem(last=False)
+
+    def p99_s(self, model: ModelId) -> float | None:
+        """The 99th percentile; None: nothing was measured."""
+        return max(self._times_s.get(model, ()), default=None)
