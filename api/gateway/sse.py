@@ -7,24 +7,22 @@ and sees the same however the bytes are cut into pieces. What it cannot read is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
 
 from api.gateway.detect import ApiStyle
+from api.gateway.documents import DocumentScan
+from api.gateway.inflating import INFLATED, Inflater
+from api.gateway.usage import error_in, has_content, is_last, told_in
 
 MAX_EVENT_BYTES = 1_048_576
 """A longer event of a stream is relayed, but not looked at."""
 
-MAX_DOCUMENT_BYTES = 262_144
-"""A longer answer that is no stream is relayed, but its usage stays unknown."""
-
 _TOKEN_STYLES = frozenset(
     {ApiStyle.OPENAI, ApiStyle.RESPONSES, ApiStyle.ANTHROPIC, ApiStyle.OLLAMA}
 )
-_LAST_TYPES = frozenset({"message_stop", "response.completed", "response.incomplete"})
-_TEXT_KEYS = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "audio")
+_BOM = b"\xef\xbb\xbf"
 
 
 class Format(StrEnum):
@@ -40,8 +38,8 @@ class Format(StrEnum):
 
 
 def answer_format(content_type: bytes | None, content_encoding: bytes | None) -> Format:
-    """How to read an answer with these headers; an encoded one is not read at all."""
-    if content_encoding not in (None, b"", b"identity"):
+    """How to read an answer with these headers; some encodings are not read at all."""
+    if content_encoding not in (None, b"", b"identity") and content_encoding not in INFLATED:
         return Format.OPAQUE
     bare = (content_type or b"").split(b";", 1)[0].strip().lower()
     if bare == b"text/event-stream":
@@ -62,6 +60,8 @@ class AnswerObserver:
         Whose API was asked.
     form : Format
         How to read the bytes.
+    encoding : bytes or None
+        How they are encoded.
 
     Attributes
     ----------
@@ -83,8 +83,10 @@ class AnswerObserver:
         "_after_cr",
         "_content_pieces",
         "_data",
-        "_document_is_whole",
+        "_data_bytes",
+        "_document",
         "_form",
+        "_inflater",
         "_input_tokens",
         "_is_blank",
         "_output_tokens",
@@ -98,15 +100,17 @@ class AnswerObserver:
         "skipped",
     )
 
-    def __init__(self, style: ApiStyle, form: Format) -> None:
+    def __init__(self, style: ApiStyle, form: Format, encoding: bytes | None = None) -> None:
         self._style = style
         self._form = form
+        self._inflater = Inflater() if encoding in INFLATED else None
+        self._document = DocumentScan() if form is Format.DOCUMENT else None
         self._pending = bytearray()
         self._pending_is_too_long = False
         self._after_cr = False
         self._is_blank = True
         self._data: list[bytes] = []
-        self._document_is_whole = True
+        self._data_bytes = 0
         self._content_pieces = 0
         self._input_tokens: int | None = None
         self._output_tokens: int | None = None
@@ -123,10 +127,22 @@ class AnswerObserver:
 
     @property
     def output_tokens(self) -> int | None:
-        """What the answer's usage says, else the pieces of content in a stream of tokens."""
-        if self._output_tokens is not None:
-            return self._output_tokens
-        return self._content_pieces or None
+        """What the answer's usage says, else the pieces of content in a stream of tokens.
+
+        Before its end an answer tells the tokens up to then, if at all: the larger figure
+        is the truer one.
+        """
+        if self.tokens_counted:
+            return self._content_pieces
+        return self._output_tokens
+
+    @property
+    def tokens_counted(self) -> bool:
+        """Whether ``output_tokens`` are pieces that were counted here."""
+        told = self._output_tokens
+        if told is None or not self.is_finished:
+            return self._content_pieces > (told or 0)
+        return False
 
     @property
     def is_between_events(self) -> bool:
@@ -143,26 +159,27 @@ class AnswerObserver:
         """The next bytes that were relayed; ``now_s`` is when."""
         if not data:
             return
+        if self._inflater is None:
+            self._take(data, now_s)
+        else:
+            for piece in self._inflater.feed(data):
+                self._take(piece, now_s)
+
+    def end(self, now_s: float) -> None:
+        """No more bytes come. A last line without its end counts, as it does for callers."""
+        if self._document is not None:
+            self._read_document(self._document.end())
+        elif self._pending or self._data_bytes:
+            self._feed_lines(b"\n\n", now_s)
+
+    def _take(self, data: bytes, now_s: float) -> None:
         if self._form in (Format.EVENTS, Format.LINES):
             self._feed_lines(data, now_s)
             return
         if self.first_content_at_s is None:
             self.first_content_at_s = now_s
-        if self._form is Format.DOCUMENT and self._document_is_whole:
-            if len(self._pending) + len(data) > MAX_DOCUMENT_BYTES:
-                self._document_is_whole = False
-                self._pending.clear()
-                self.skipped += 1
-            else:
-                self._pending += data
-
-    def end(self, now_s: float) -> None:
-        """No more bytes come. A last line without its end counts, as it does for callers."""
-        if self._form is Format.DOCUMENT:
-            if self._document_is_whole and self._pending:
-                self._read(bytes(self._pending), None)
-        elif self._pending or self._data:
-            self._feed_lines(b"\n\n", now_s)
+        if self._document is not None:
+            self._document.feed(data)
 
     def _feed_lines(self, data: bytes, now_s: float) -> None:
         if self._after_cr and data[:1] == b"\n":
@@ -203,117 +220,52 @@ class AnswerObserver:
             self._dispatch(now_s)
         elif line.startswith(b"data:"):
             self._keep(line[5:].removeprefix(b" "))
+        elif line.startswith(_BOM + b"data:"):
+            self._keep(line[8:].removeprefix(b" "))
 
     def _keep(self, data: bytes) -> None:
-        if sum(map(len, self._data)) + len(data) > MAX_EVENT_BYTES:
-            self.skipped += 1
+        self._data_bytes += len(data) + 1
+        if self._data_bytes > MAX_EVENT_BYTES:
+            self._data.clear()
             return
         self._data.append(data)
 
     def _dispatch(self, now_s: float) -> None:
-        if not self._data:
-            return
+        if self._data_bytes > MAX_EVENT_BYTES:
+            self.skipped += 1
         data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
         self._data.clear()
+        self._data_bytes = 0
         if data == b"[DONE]":
             self.is_finished = True
         elif data:
             self._read(data, now_s)
 
-    def _read(self, document: bytes, now_s: float | None) -> None:
-        """Look at one JSON document; ``now_s`` is None for an answer that is no stream."""
+    def _read(self, document: bytes, now_s: float) -> None:
+        """Look at one event or line."""
         try:
             said: object = msgspec.json.decode(document)
         except (ValueError, RecursionError):
             self.skipped += 1
             said = None
-        if isinstance(said, dict):
-            self._note_end(said)
-            self._note_usage(said)
-        if now_s is None:
-            return
-        if self._style not in _TOKEN_STYLES or (isinstance(said, dict) and _has_content(said)):
+        self._note(said)
+        if self._style not in _TOKEN_STYLES or (isinstance(said, dict) and has_content(said)):
             self._content_pieces += self._style in _TOKEN_STYLES
             if self.first_content_at_s is None:
                 self.first_content_at_s = now_s
 
-    def _note_end(self, said: Mapping[str, object]) -> None:
-        kind = said.get("type")
-        if kind in _LAST_TYPES or said.get("done") is True or _finish_reason(said):
-            self.is_finished = True
-        fault = said.get("error")
-        if fault or kind in ("error", "response.failed") or said.get("done_reason") == "error":
-            self.error = self.error or _error_text(said)
+    def _read_document(self, said: object) -> None:
+        if said is None:
+            self.skipped += self.first_content_at_s is not None
+        self._note(said)
 
-    def _note_usage(self, said: Mapping[str, object]) -> None:
-        for place in _places(said):
-            if self.model is None and isinstance(named := place.get("model"), str) and named:
-                self.model = named
-            usage = place.get("usage")
-            counts = usage if isinstance(usage, dict) else place
-            for names, is_output in _USAGE_NAMES:
-                for name in names:
-                    count = counts.get(name)
-                    if isinstance(count, int) and not isinstance(count, bool) and count > 0:
-                        if is_output:
-                            self._output_tokens = count
-                        else:
-                            self._input_tokens = count
-
-
-_USAGE_NAMES = (
-    (("prompt_tokens", "input_tokens", "prompt_eval_count"), False),
-    (("completion_tokens", "output_tokens", "eval_count"), True),
-)
-
-
-def _places(said: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Where APIs put model and usage: at the top, in ``message``, in ``response``."""
-    places = [said]
-    for name in ("message", "response"):
-        inner = said.get(name)
-        if isinstance(inner, dict):
-            places.append(inner)
-    return places
-
-
-def _has_content(said: Mapping[str, object]) -> bool:
-    kind = said.get("type")
-    if isinstance(kind, str):
-        return kind.endswith((".delta", "_delta")) and kind != "message_delta"
-    message = said.get("message")
-    if isinstance(message, dict) and _has_text(message):
-        return True
-    response = said.get("response")
-    if isinstance(response, str):
-        return response != ""
-    choices = said.get("choices")
-    return isinstance(choices, list) and any(_choice_has_content(choice) for choice in choices)
-
-
-def _choice_has_content(choice: object) -> bool:
-    if not isinstance(choice, dict):
-        return False
-    delta = choice.get("delta")
-    return bool(choice.get("text")) or (isinstance(delta, dict) and _has_text(delta))
-
-
-def _has_text(delta: Mapping[str, object]) -> bool:
-    return any(delta.get(key) for key in _TEXT_KEYS)
-
-
-def _finish_reason(said: Mapping[str, object]) -> bool:
-    choices = said.get("choices")
-    return isinstance(choices, list) and any(
-        isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
-    )
-
-
-def _error_text(said: Mapping[str, object]) -> str:
-    fault = said.get("error")
-    if isinstance(fault, dict):
-        fault = fault.get("message")
-    for text in (fault, said.get("message")):
-        if isinstance(text, str) and text:
-            return text[:200]
-    return "the stream reported an error"
+    def _note(self, said: object) -> None:
+        if isinstance(said, dict):
+            self.is_finished = self.is_finished or is_last(said)
+            self.error = self.error or error_in(said)
+        told = told_in(said)
+        self.model = self.model or told.model
+        if told.input_tokens is not None:
+            self._input_tokens = told.input_tokens
+        if told.output_tokens is not None:
+            self._output_tokens = told.output_tokens

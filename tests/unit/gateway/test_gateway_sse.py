@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 
 import pytest
 
 from api.gateway.detect import ApiStyle
+from api.gateway.documents import MAX_DOCUMENT_BYTES
 from api.gateway.sse import (
-    MAX_DOCUMENT_BYTES,
     MAX_EVENT_BYTES,
     AnswerObserver,
     Format,
@@ -25,10 +27,13 @@ def delta(**fields: object) -> bytes:
 
 
 def watch(
-    *pieces: bytes, style: ApiStyle = ApiStyle.OPENAI, form: Format = Format.EVENTS
+    *pieces: bytes,
+    style: ApiStyle = ApiStyle.OPENAI,
+    form: Format = Format.EVENTS,
+    encoding: bytes | None = None,
 ) -> AnswerObserver:
     """Pieces come at 1, 2, 3 … seconds."""
-    observer = AnswerObserver(style, form)
+    observer = AnswerObserver(style, form, encoding)
     for number, piece in enumerate(pieces, start=1):
         observer.feed(piece, float(number))
     observer.end(100.0)
@@ -42,7 +47,10 @@ def watch(
         (b"Text/Event-Stream", b"identity", Format.EVENTS),
         (b"application/x-ndjson", None, Format.LINES),
         (b"application/json", b"", Format.DOCUMENT),
-        (b"application/json", b"gzip", Format.OPAQUE),
+        (b"application/json", b"gzip", Format.DOCUMENT),
+        (b"text/event-stream", b"deflate", Format.EVENTS),
+        (b"application/json", b"br", Format.OPAQUE),
+        (b"application/json", b"zstd", Format.OPAQUE),
         (b"audio/wav", None, Format.OPAQUE),
         (None, None, Format.OPAQUE),
     ],
@@ -69,7 +77,9 @@ def test_a_chat_stream():
     assert seen.error is None
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "tool_calls", "audio"])
+@pytest.mark.parametrize(
+    "field", ["reasoning_content", "reasoning", "thinking", "refusal", "tool_calls", "audio"]
+)
 def test_other_deltas_are_content_too(field):
     assert watch(delta(**{field: "x"})).first_content_at_s == 1.0
 
@@ -79,8 +89,24 @@ def test_usage_stands_over_what_was_counted_and_zeros_do_not():
     zeros = {"prompt_tokens": 0, "completion_tokens": 0}
     seen = watch(delta(content="a"), event({"choices": [], "usage": usage}))
     assert (seen.input_tokens, seen.output_tokens) == (4, 9)
-    seen = watch(event({"choices": [{"text": "a"}], "usage": zeros}))
+    assert not seen.tokens_counted
+    seen = watch(event({"choices": [{"text": "a"}], "usage": zeros}), event("[DONE]"))
     assert (seen.input_tokens, seen.output_tokens) == (None, 1)
+    assert seen.tokens_counted
+
+
+def test_of_a_part_the_larger_figure_is_the_truer_one():
+    """Anthropic's first event says one token, whatever follows; vLLM counts along."""
+    start = event({"type": "message_start", "message": {"usage": {"output_tokens": 1}}})
+    word = event({"type": "content_block_delta", "delta": {"text": "x"}})
+    seen = watch(start, word, word, word, style=ApiStyle.ANTHROPIC)
+    assert (seen.output_tokens, seen.tokens_counted) == (3, True)
+    seen = watch(
+        event({"choices": [{"text": "a b c"}], "usage": {"completion_tokens": 3}}),
+    )
+    assert (seen.output_tokens, seen.tokens_counted) == (3, False)
+    nothing = watch(b": only a comment\n\n")
+    assert (nothing.output_tokens, nothing.tokens_counted) == (None, False)
 
 
 def test_an_anthropic_stream():
@@ -167,7 +193,26 @@ def test_a_document_that_is_too_long_or_odd_leaves_its_usage_unknown():
     long = watch(b"[", b"1," * MAX_DOCUMENT_BYTES, b"1]", form=Format.DOCUMENT)
     assert (long.output_tokens, long.skipped) == (None, 1)
     assert watch(b"{nonsense", form=Format.DOCUMENT).skipped == 1
-    assert watch(b'[{"model": "m"}]', form=Format.DOCUMENT).model is None
+
+
+def test_behind_gzip_and_deflate_the_same_is_seen():
+    stream = delta(role="assistant") + delta(content="x") + event("[DONE]")
+    for encoded, encoding in (
+        (gzip.compress(stream), b"gzip"),
+        (zlib.compress(stream), b"deflate"),
+    ):
+        seen = watch(encoded[:20], encoded[20:], encoding=encoding)
+        assert (seen.first_content_at_s, seen.output_tokens) == (2.0, 1)
+        assert seen.is_finished
+    document = gzip.compress(b'{"usage":{"prompt_tokens":2,"completion_tokens":3}}')
+    seen = watch(document, form=Format.DOCUMENT, encoding=b"gzip")
+    assert (seen.input_tokens, seen.output_tokens, seen.first_content_at_s) == (2, 3, 1.0)
+    odd = watch(b"no gzip at all", delta(content="x"), encoding=b"gzip")
+    assert (odd.first_content_at_s, odd.output_tokens) == (None, None)
+
+
+def test_a_byte_order_mark_before_the_first_event():
+    assert watch(b"\xef\xbb\xbf" + delta(content="x")).output_tokens == 1
 
 
 def test_bytes_that_cannot_be_read_still_have_a_first_one():
@@ -229,11 +274,12 @@ def test_an_event_that_is_too_long_is_passed_over():
     assert not start.is_between_events
 
 
-def test_an_event_of_too_many_lines_is_passed_over_in_part():
+def test_an_event_of_too_many_lines_is_passed_over():
     half = b"data: " + b"x" * (MAX_EVENT_BYTES // 2) + b"\n"
     seen = watch(half * 3 + b"\n", delta(content="a"))
-    assert seen.skipped == 2
-    assert seen.output_tokens == 1
+    assert (seen.skipped, seen.output_tokens) == (1, 1)
+    seen = watch(b"data\ndata:\n" * MAX_EVENT_BYTES + b"\n", delta(content="a"))
+    assert (seen.skipped, seen.output_tokens) == (1, 1)
 
 
 @pytest.mark.parametrize(
