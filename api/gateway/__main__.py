@@ -23,7 +23,7 @@ from adapters.redis_load_lock import RedisLoadLock
 from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisSnapshotStore
 from adapters.settings import Settings, load_settings
-from adapters.upstream_aiohttp import AiohttpUpstream
+from adapters.upstreams import open_upstream
 from api.gateway.server import GatewayServer, bind
 from api.gateway.service import GatewayPorts, GatewayService
 from contracts.errors import Invalid
@@ -46,7 +46,7 @@ async def serve(settings: Settings, listening: socket.socket) -> None:
         ports = GatewayPorts(
             clock=clock,
             upstreams={
-                node.node: AiohttpUpstream(node.url, connect_timeout_s=config.connect_timeout_s)
+                node.node: open_upstream(node.url, connect_timeout_s=config.connect_timeout_s)
                 for node in config.nodes
             },
             servers=dict(servers),

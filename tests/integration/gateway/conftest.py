@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from adapters.upstream_aiohttp import AiohttpUpstream
+from adapters.upstreams import open_upstream
 from api.gateway.connections import Connections, EdgeLimits
 from api.gateway.server import GatewayServer, bind
 from api.gateway.service import GatewayPorts, GatewayService
@@ -202,7 +202,7 @@ class Gateway:
             config,
             GatewayPorts(
                 clock=self.clock,
-                upstreams={NODE: AiohttpUpstream(self.localai.url)},
+                upstreams={NODE: open_upstream(self.localai.url)},
                 servers={NODE: self.server},
                 events=self.events,
                 to_controller=self.to_controller,
