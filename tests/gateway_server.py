@@ -59,7 +59,6 @@ class RunningGateway:
         _trace: TracebackType | None,
     ) -> None:
         self._loop.call_soon_threadsafe(self._server.stop)
-        self._loop.call_soon_threadsafe(self._server.stop)
         self._thread.join(LIMIT_S)
         assert not self._thread.is_alive(), "the gateway did not stop"
 
