@@ -15,6 +15,7 @@ from simulator.rules import RULES
 from simulator.simulation import Driver, Simulation
 from simulator.workloads import Workload
 
+_STEPS_AT_ONCE = 10_000
 COUNTS_MODELS = "localai-lru"
 """The one rule that bounds the number of models and does not look at memory."""
 
@@ -76,7 +77,10 @@ def summed_up(policy: str, simulation: Simulation) -> Row:
 
 
 def _product(policy: str, history: Iterable[AnyEvent], reserve_ratio: float) -> ProductDriver:
-    engine = PredictorEngine(PredictorConfig())
+    # Counts and latencies are not asked for here; the next-use curves do not depend on them.
+    engine = PredictorEngine(PredictorConfig(), signals=False)
     for event in history:
+        while not engine.pass_time(event.at_s, steps=_STEPS_AT_ONCE):
+            pass
         engine.observe(event)
     return ProductDriver(policy, engine, PlannerConfig(policy=policy, reserve_ratio=reserve_ratio))

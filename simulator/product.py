@@ -34,6 +34,11 @@ from simulator.workloads import MIB
 
 NODE = NodeId("sim")
 
+PUBLISH_S = 10.0
+"""How often the predictor is asked for everything, as in a deployment."""
+
+_RENEW = "renew"
+
 
 class _Stamp(TypedDict):
     event_id: str
@@ -48,7 +53,7 @@ class Engine(Protocol):
 
     def tick(self, now_s: float) -> tuple[ModelForecast, ...]: ...
 
-    def forecast_now(self, model: ModelId, now_s: float) -> ModelForecast | None: ...
+    def renewals(self, now_s: float) -> tuple[ModelForecast, ...]: ...
 
 
 class ProductDriver:
@@ -67,7 +72,6 @@ class ProductDriver:
         self._state = PlannerState()
         self._forecasts: dict[ModelId, ModelForecast] = {}
         self._sequence = 0
-        self._renew_at_s = 0.0
         self._timer_at_s = float("inf")
 
     def begin(self, simulation: Simulation) -> None:
@@ -107,6 +111,8 @@ class ProductDriver:
                 f"{self._config.reserve_ratio:.0%} does not hold {largest.model} "
                 f"({simulation.models[largest.model].spec.size_mb} MB)"
             )
+        if self._engine is not None:
+            simulation.wake_at(simulation.now_s, _RENEW)
         self._tick_later(simulation.now_s)
 
     def on_arrival(self, request: int, model: ModelId) -> None:
@@ -122,9 +128,7 @@ class ProductDriver:
         )
         self._fold(event)
         if self._engine is not None:
-            forecast = self._engine.forecast_now(model, self._sim.now_s)
-            if forecast is not None:
-                self._forecasts[model] = forecast
+            self._take(self._engine.renewals(self._sim.now_s))
         self._react()
 
     def on_started(self, request: int, model: ModelId) -> None:
@@ -175,14 +179,16 @@ class ProductDriver:
 
     def on_timer(self, tag: str) -> None:
         """The tick that the planner asked for; ``tag`` is its time, older ones are void."""
-        if float(tag) == self._timer_at_s:
-            self._timer_at_s = float("inf")
-            self._world = replace(self._world, taken_at_s=self._sim.now_s)
-            self._react()
+        if tag == _RENEW:
+            self._renew()
+            self._sim.wake_at(self._sim.now_s + PUBLISH_S, _RENEW)
+        elif float(tag) != self._timer_at_s:
+            return
+        self._world = replace(self._world, taken_at_s=self._sim.now_s)
+        self._react()
 
     def _react(self) -> None:
         """Plan, and again as long as unloads made room that the next plan may use."""
-        self._renew()
         while self._carry_out_plan():
             pass
 
@@ -218,14 +224,16 @@ class ProductDriver:
         return unloaded
 
     def _renew(self) -> None:
-        if self._engine is not None and self._sim.now_s >= self._renew_at_s:
-            for forecast in self._engine.tick(self._sim.now_s):
-                self._forecasts[forecast.model] = forecast
-            self._renew_at_s = self._sim.now_s + 10.0
+        if self._engine is not None:
+            self._take(self._engine.tick(self._sim.now_s))
+
+    def _take(self, forecasts: tuple[ModelForecast, ...]) -> None:
+        for forecast in forecasts:
+            self._forecasts[forecast.model] = forecast
 
     def _tick_later(self, at_s: float) -> None:
-        """Keep one live timer: the earliest asked for."""
-        if self._timer_at_s == float("inf"):
+        """Only what the last plan asked for counts."""
+        if at_s != self._timer_at_s:
             self._timer_at_s = at_s
             self._sim.wake_at(at_s, repr(at_s))
 

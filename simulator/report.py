@@ -32,6 +32,36 @@ class Row:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationRow:
+    """A row of the simulation: what ``Row`` has, and what only the simulation can say.
+
+    ``closure`` is None where ``lru`` and ``oracle`` do not differ; ``gb_hours`` is memory held
+    by models, from the start of their loads, in decimal GB of the workload's MB.
+    """
+
+    workload: str
+    capacity_mb: int
+    policy: str
+    n: int
+    cold: float
+    slo: float
+    closure: float | None
+    mean_wait_s: float
+    p50_wait_s: float
+    p95_wait_s: float
+    p99_wait_s: float
+    loads: int
+    prefetches: int
+    wasted_prefetches: int
+    unloads: int
+    gb_hours: float
+
+    def as_dict(self) -> dict[str, float | int | str | None]:
+        """The row as JSON takes it."""
+        return asdict(self)
+
+
 def closure(slo: float, *, lru: float, oracle: float) -> float | None:
     """How much of the way from a memory-aware LRU (0) to clairvoyance (1) a policy goes.
 

@@ -181,12 +181,23 @@ class Oracle(Belady):
     def begin(self, simulation: Simulation) -> None:
         """Start ticking, counted from the first request."""
         super().begin(simulation)
+        self._quiet_until_s = float("-inf")
         simulation.wake_at(simulation.now_s + ORACLE_TICK_S)
+
+    def on_arrival(self, request: int, model: ModelId) -> None:
+        """What is due may have changed."""
+        self._quiet_until_s = float("-inf")
+        super().on_arrival(request, model)
+
+    def evicted(self, model: ModelId) -> None:
+        """One more model is cold."""
+        self._quiet_until_s = float("-inf")
 
     def on_timer(self, tag: str) -> None:
         """Each second: waiting loads first, then prefetches."""
         self._retry()
-        self._prefetch()
+        if self._sim.now_s >= self._quiet_until_s:
+            self._prefetch()
         self._sim.wake_at(self._sim.now_s + ORACLE_TICK_S)
 
     def _prefetch(self) -> None:
@@ -195,6 +206,11 @@ class Oracle(Belady):
             (self.next_arrival_s(name), name)
             for name, model in models.items()
             if model.state is State.COLD
+        )
+        # Until then no model can come due; arrivals and evictions say when that changes.
+        self._quiet_until_s = min(
+            (next_s - models[name].spec.load_s - ORACLE_HORIZON_S - 1e-6 for next_s, name in due),
+            default=float("inf"),
         )
         for next_s, name in due:
             if self._sim.loading or self._waiting:
@@ -217,6 +233,7 @@ class Oracle(Belady):
             chosen.append(victim)
         if room_mb >= sim.models[name].spec.size_mb:
             for victim in chosen:
+                self.evicted(victim)
                 sim.unload(victim)
             sim.start_load(name, prefetch=True)
 
