@@ -9,13 +9,7 @@ from contextlib import asynccontextmanager
 from api.gateway.body import RequestBody
 from api.gateway.caller import Caller, CallerLeft
 from api.gateway.detect import ApiStyle, BadHeader, InferencePath, Peek, Wishes, read_wishes
-from api.gateway.headers import (
-    Header,
-    RequestHead,
-    content_encoding,
-    content_type,
-    header_text,
-)
+from api.gateway.headers import Header, RequestHead, header_text
 from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
 from api.gateway.metrics import GatewayMetrics
@@ -29,7 +23,7 @@ from api.gateway.proxy import (
     read_bounded,
 )
 from api.gateway.recognition import Recognised, Recogniser
-from api.gateway.sse import AnswerObserver, Format, answer_format
+from api.gateway.sse import AnswerObserver, Format, observe
 from api.gateway.telemetry import Telemetry
 from api.gateway.waiting_room import WaitingRoom
 from contracts.config import GatewayConfig
@@ -278,7 +272,8 @@ class InferenceDesk:
         response = await self._relay.send(head, body if has_body else None, node, drop=drop)
         if caller.has_answer and not is_plain_event_stream(response):
             raise await _late_error(response)
-        observer = AnswerObserver(path.style, _format_of(response))
+        observer = observe(path.style, response.headers)
+        meter.watch(observer)
 
         def on_data() -> None:
             if observer.first_content_at_s is not None:
@@ -305,12 +300,7 @@ def _tell_end(meter: RequestMeter, observer: AnswerObserver, status: int) -> Non
     elif observer.is_truncated:
         meter.failed(status=status, error="truncated", origin=Origin.UPSTREAM)
     else:
-        meter.completed(
-            status=status,
-            input_tokens=observer.input_tokens,
-            output_tokens=observer.output_tokens,
-            answered_by=observer.model,
-        )
+        meter.completed(status=status, answered_by=observer.model)
 
 
 async def _late_error(response: UpstreamResponse) -> Problem:
@@ -330,7 +320,3 @@ async def _late_error(response: UpstreamResponse) -> Problem:
         origin=Origin.UPSTREAM if status >= 500 else Origin.CLIENT,
         decision=Reason.UPSTREAM_ERROR,
     )
-
-
-def _format_of(response: UpstreamResponse) -> Format:
-    return answer_format(content_type(response.headers), content_encoding(response.headers))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from api.gateway.metrics import GatewayMetrics
+from api.gateway.sse import AnswerObserver
 from api.gateway.telemetry import Telemetry
 from contracts.events import (
     FirstTokenSent,
@@ -19,6 +21,14 @@ from contracts.events import (
 )
 from contracts.ids import ModelId, NodeId, RequestId
 from contracts.ports import Clock
+
+
+class Tokens(TypedDict):
+    """What each kind of end says about tokens."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+    tokens_counted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +58,7 @@ class RequestMeter:
         "_clock",
         "_dispatched_s",
         "_metrics",
+        "_observer",
         "_started_s",
         "_subject",
         "_telemetry",
@@ -64,6 +75,7 @@ class RequestMeter:
         self._clock = clock
         self._started_s = clock.monotonic_s()
         self._dispatched_s: float | None = None
+        self._observer: AnswerObserver | None = None
         self.phase = RequestPhase.QUEUED
         self.has_ended = False
         telemetry.emit(
@@ -101,6 +113,10 @@ class RequestMeter:
             )
         )
 
+    def watch(self, observer: AnswerObserver) -> None:
+        """Whatever the end will be, tokens are what this one saw until then."""
+        self._observer = observer
+
     def first_content(self, at_monotonic_s: float) -> None:
         """The first content has reached the caller."""
         if self.phase is RequestPhase.STREAMING:
@@ -117,19 +133,11 @@ class RequestMeter:
             )
         )
 
-    def completed(
-        self,
-        *,
-        status: int,
-        input_tokens: int | None,
-        output_tokens: int | None,
-        answered_by: str | None = None,
-    ) -> None:
+    def completed(self, *, status: int, answered_by: str | None = None) -> None:
         """The whole answer was relayed; ``answered_by`` is the model that the answer names."""
         if self.has_ended:
             return
         duration_s = self._end("completed", status)
-        self._metrics.tokens(self._subject.model, input_tokens, output_tokens)
         model = self._subject.model
         if model is None and answered_by:
             model = ModelId(answered_by)
@@ -141,8 +149,7 @@ class RequestMeter:
                 status=status,
                 duration_s=duration_s,
                 service_s=self._service_s(duration_s),
-                input_tokens=input_tokens,
-                output_tokens=output_tokens,
+                **self._tokens(),
             )
         )
 
@@ -160,6 +167,7 @@ class RequestMeter:
                 error=error,
                 origin=origin,
                 duration_s=duration_s,
+                **self._tokens(),
             )
         )
 
@@ -175,12 +183,15 @@ class RequestMeter:
                 model=self._subject.model,
                 phase=self.phase,
                 duration_s=duration_s,
+                **self._tokens(),
             )
         )
 
     def _end(self, outcome: str, status: int | None) -> float:
         self.has_ended = True
         duration_s = self.elapsed_s
+        tokens = self._tokens()
+        self._metrics.tokens(self._subject.model, tokens["input_tokens"], tokens["output_tokens"])
         self._metrics.ended(
             self._subject.model,
             operation=self._subject.operation,
@@ -190,6 +201,16 @@ class RequestMeter:
             duration_s=duration_s,
         )
         return duration_s
+
+    def _tokens(self) -> Tokens:
+        seen = self._observer
+        if seen is None:
+            return {"input_tokens": None, "output_tokens": None, "tokens_counted": False}
+        return {
+            "input_tokens": seen.input_tokens,
+            "output_tokens": seen.output_tokens,
+            "tokens_counted": seen.tokens_counted,
+        }
 
     def _service_s(self, duration_s: float) -> float:
         if self._dispatched_s is None:

@@ -11,8 +11,9 @@ from enum import StrEnum
 
 import msgspec
 
-from api.gateway.detect import ApiStyle
+from api.gateway.detect import ApiStyle, Headers
 from api.gateway.documents import DocumentScan
+from api.gateway.headers import content_encoding, content_type
 from api.gateway.inflating import INFLATED, Inflater
 from api.gateway.usage import error_in, has_content, is_last, told_in
 
@@ -49,6 +50,13 @@ def answer_format(content_type: bytes | None, content_encoding: bytes | None) ->
     if bare == b"application/json":
         return Format.DOCUMENT
     return Format.OPAQUE
+
+
+def observe(style: ApiStyle, headers: Headers) -> AnswerObserver:
+    """Whoever watches an answer with these headers."""
+    headers = tuple(headers)
+    encoding = content_encoding(headers)
+    return AnswerObserver(style, answer_format(content_type(headers), encoding), encoding)
 
 
 class AnswerObserver:

@@ -190,7 +190,7 @@ async def _until_gone(side: CallerSide) -> None:
 
 def _tell_end(meter: RequestMeter, status: int | None) -> None:
     if status == SWITCHED:
-        meter.completed(status=SWITCHED, input_tokens=None, output_tokens=None)
+        meter.completed(status=SWITCHED)
     else:
         origin = Origin.UPSTREAM if status is None or status >= 500 else Origin.CLIENT
         meter.failed(status=status, error=f"http_{status}", origin=origin)

@@ -13,6 +13,7 @@ from api.gateway.sse import (
     AnswerObserver,
     Format,
     answer_format,
+    observe,
 )
 
 
@@ -57,6 +58,14 @@ def watch(
 )
 def test_how_answers_are_read(content_type, encoding, form):
     assert answer_format(content_type, encoding) is form
+
+
+def test_it_is_read_as_its_headers_say():
+    headers = ((b"Content-Type", b"application/json"), (b"Content-Encoding", b"gzip"))
+    observer = observe(ApiStyle.OPENAI, headers)
+    observer.feed(gzip.compress(b'{"usage": {"completion_tokens": 3}}'), 1.0)
+    observer.end(2.0)
+    assert observer.output_tokens == 3
 
 
 def test_a_chat_stream():
