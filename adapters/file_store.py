@@ -25,6 +25,10 @@ from contracts.errors import Invalid, Transient
 
 _log = structlog.get_logger(__name__)
 
+FILES_FOLDER = "files"
+RESULTS_FOLDER = "batch-results"
+"""Under ``data_dir``."""
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _COPY_BYTES = 1024**2
 _STALE_REAL_S = 24 * 3600.0

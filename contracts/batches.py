@@ -98,6 +98,8 @@ class Batch:
         Lines by their end; all zero until the file was read.
     lines_per_s : float or None
         How fast lines are being done now; None: nothing measured.
+    models : tuple of str
+        Names and patterns of the models that its owner may use; empty: all.
     job_id : str
         The last job that was queued to work on it.
     revision : int
@@ -119,6 +121,7 @@ class Batch:
     metadata: Mapping[str, str] = field(default_factory=dict)
     lines_per_s: float | None = None
     job_id: str = ""
+    models: tuple[str, ...] = ()
     owner: str = ""
     revision: int = 0
 

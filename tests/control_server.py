@@ -15,7 +15,8 @@ from api.control.app import create_app
 from api.control.ports import ControlPorts
 from api.control.room import ControlRoom
 from api.control.server import ControlServer, bind
-from contracts.config import ControlConfig
+from contracts.config import ControlConfig, GatewayConfig
+from simulator.memory_batches import MemoryBatchStore, MemoryFileStore
 from tests.browser.lively import KINDS, Kind, Lively
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ class RunningControl:
     minutes: int = 5
     seeded: bool = True
     jobs: bool = True
+    gateway: GatewayConfig | None = None
     port: int = 0
     _life: asyncio.Task[None] | None = None
 
@@ -95,7 +97,8 @@ class RunningControl:
         clock = ScaledClock()
         self.lively = Lively(clock, kinds=self.kinds)
         past = await self.lively.seed(minutes=self.minutes) if self.seeded else ()
-        ports = self.lively.ports()
+        self.files, self.batches = MemoryFileStore(), MemoryBatchStore()
+        ports = replace(self.lively.ports(), files=self.files, batches=self.batches)
         if not self.jobs:
             ports = ControlPorts(
                 events=ports.events,
@@ -105,7 +108,7 @@ class RunningControl:
                 snapshots=ports.snapshots,
                 controller=ports.controller,
             )
-        self.app: FastAPI = create_app(self.config, ports, clock)
+        self.app: FastAPI = create_app(self.config, ports, clock, gateway=self.gateway)
         self.room.board.take_forecasts(past)
         listener = bind("127.0.0.1", self.port)
         self.port = listener.getsockname()[1]

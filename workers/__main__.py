@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import signal
 import sys
@@ -14,8 +15,10 @@ import redis
 import structlog
 
 from adapters.clock import ScaledClock
+from adapters.file_store import FILES_FOLDER, RESULTS_FOLDER, DiskFileStore, DiskResultLog
 from adapters.gateway_client import HttpGateway
 from adapters.log_setup import configure_logging
+from adapters.redis_batches import RedisBatchStore
 from adapters.redis_client import connect
 from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_job_results import RedisJobResults
@@ -28,12 +31,13 @@ from adapters.redis_retention import (
 from adapters.redis_stores import RedisSnapshotStore
 from adapters.rq_queue import RqJobQueue, connect_blocking
 from adapters.settings import Settings, load_settings
-from contracts.errors import Invalid
-from contracts.ports import Clock
+from contracts.errors import HeadstartError, Invalid
+from contracts.ports import Clock, JobQueue
+from workers.batches.sweep import Sweep
 from workers.children import die_with_parent, supervise
 from workers.chores import Chores
 from workers.jobs import JobRunner, OpenTools
-from workers.queues import MAINTENANCE, QUEUES
+from workers.queues import BATCH, MAINTENANCE, QUEUES
 from workers.tools import Tools
 from workers.worker import QueueWorker
 
@@ -75,8 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
         time_scale=clock.scale,
     )
-    chores = Chores(RqJobQueue(probe, QUEUES), clock)
-    on_maintenance = chores.queue_due if options.queue == MAINTENANCE else _nothing
+    jobs = RqJobQueue(probe, QUEUES)
+    on_maintenance = {
+        MAINTENANCE: Chores(jobs, clock).queue_due,
+        BATCH: lambda: sweep_batches(jobs, redis_url),
+    }.get(options.queue, _nothing)
     _serve(
         lambda: QueueWorker(QUEUES[options.queue], client, runner, on_maintenance=on_maintenance),
         probe,
@@ -94,8 +101,8 @@ def tools_opener(
     async def open_tools() -> AsyncIterator[Tools]:
         client = connect(redis_url)
         blocking = connect_blocking(redis_url)
-        keys = settings.gateway_config().keys
-        gateway = HttpGateway(gateway_url, key=keys[0] if keys else None)
+        config = settings.workers_config()
+        gateway = HttpGateway(gateway_url, key=config.gateway_key)
         try:
             yield Tools(
                 clock=clock,
@@ -110,6 +117,11 @@ def tools_opener(
                         client, DECISIONS_KEY, index_key=DECISIONS_INDEX_KEY
                     ),
                 },
+                batches=RedisBatchStore(client),
+                files=DiskFileStore(
+                    settings.data_dir / FILES_FOLDER, max_bytes=config.files_max_bytes
+                ),
+                line_results=DiskResultLog(settings.data_dir / RESULTS_FOLDER),
             )
         finally:
             await gateway.close()
@@ -117,6 +129,21 @@ def tools_opener(
             blocking.close()
 
     return open_tools
+
+
+def sweep_batches(jobs: JobQueue, redis_url: str) -> None:
+    """Queue a job for each batch that has none; an outage is met again at the next sweep."""
+
+    async def sweep() -> None:
+        client = connect(redis_url)
+        try:
+            await Sweep(RedisBatchStore(client), jobs).queue_due()
+        except HeadstartError as error:
+            log.warning("batches_not_swept", error=str(error))
+        finally:
+            await client.aclose()
+
+    asyncio.run(sweep())
 
 
 def _serve(

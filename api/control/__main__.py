@@ -9,7 +9,9 @@ import sys
 import structlog
 
 from adapters.clock import ScaledClock
+from adapters.file_store import FILES_FOLDER, DiskFileStore
 from adapters.log_setup import configure_logging
+from adapters.redis_batches import RedisBatchStore
 from adapters.redis_client import connect
 from adapters.redis_decisions import RedisDecisionJournal
 from adapters.redis_events import RedisEventLog
@@ -44,8 +46,14 @@ async def serve(settings: Settings, redis_url: str) -> None:
             snapshots=RedisSnapshotStore(client),
             controller=to_controller(client),
             jobs=RqJobQueue(blocking, QUEUES),
+            files=DiskFileStore(
+                settings.data_dir / FILES_FOLDER,
+                max_bytes=settings.workers_config().files_max_bytes,
+            ),
+            batches=RedisBatchStore(client),
         ),
         ScaledClock.from_environment(os.environ),
+        gateway=settings.gateway_config(),
         default_target_s=settings.controller_config().planner.default_target_s,
     )
     server = ControlServer(app, on_stop=app.state.room.feed.close)

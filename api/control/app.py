@@ -16,9 +16,11 @@ from api.control.pages import page_router
 from api.control.ports import ControlPorts
 from api.control.room import ControlRoom
 from api.control.routes import (
+    batches,
     comparisons,
     decisions,
     events,
+    files,
     forecasts,
     health,
     jobs,
@@ -31,7 +33,8 @@ from api.control.routes import (
     summary,
 )
 from api.control.schemas import ErrorBody
-from contracts.config import ControlConfig, PlannerConfig
+from api.control.users import Users
+from contracts.config import ControlConfig, GatewayConfig, PlannerConfig
 from contracts.ports import Clock
 
 VERSION = "1"
@@ -55,16 +58,20 @@ def create_app(
     ports: ControlPorts,
     clock: Clock,
     *,
+    gateway: GatewayConfig | None = None,
     default_target_s: float = PlannerConfig().default_target_s,
 ) -> FastAPI:
     """The whole control API; nothing is read or started before its lifespan begins.
 
     Parameters
     ----------
+    gateway : GatewayConfig, optional
+        Its keys open files, batches and jobs; without it, or without keys in it, all may come.
     default_target_s : float
         The latency target that requests of models without one of their own are judged by.
     """
-    room = ControlRoom(config, ports, clock, default_target_s=default_target_s)
+    users = Users(gateway or GatewayConfig(), config)
+    room = ControlRoom(config, ports, clock, users=users, default_target_s=default_target_s)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -99,6 +106,8 @@ def create_app(
         nodes,
         comparisons,
         jobs,
+        files,
+        batches,
         events,
         health,
         metrics,

@@ -8,10 +8,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.control.errors import ApiError, as_response
 from api.control.metrics import ControlMetrics
+from contracts.batches import MAX_INPUT_BYTES
 
 _log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = 64 * 1024
+MAX_UPLOAD_BYTES = MAX_INPUT_BYTES + 1024**2
+"""A file, and the form around it."""
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -43,7 +46,7 @@ class Guard:
         try:
             await self._app(scope, exchange.receive, exchange.send)
             if exchange.too_large:
-                await exchange.refuse(_too_large())
+                await exchange.refuse(exchange.too_large_error())
         except Exception:
             # The last resort: whatever a bug of ours did, the caller gets the one shape.
             _log.exception("control.unhandled_error", path=scope["path"])
@@ -69,6 +72,8 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._received_bytes = 0
+        is_upload = scope["method"] == "POST" and scope["path"] == "/v1/files"
+        self._limit_bytes = MAX_UPLOAD_BYTES if is_upload else MAX_BODY_BYTES
         self.too_large = False
         self.status: int | None = None
 
@@ -76,7 +81,7 @@ class _Exchange:
         message = await self._receive()
         if message["type"] == "http.request":
             self._received_bytes += len(message.get("body", b""))
-            if self._received_bytes > MAX_BODY_BYTES:
+            if self._received_bytes > self._limit_bytes:
                 self.too_large = True
                 raise _BodyTooLarge
         return message
@@ -96,19 +101,18 @@ class _Exchange:
                 headers["Cache-Control"] = "no-store"
         await self._send(message)
 
+    def too_large_error(self) -> ApiError:
+        return ApiError(
+            413,
+            "invalid_request_error",
+            f"the body is larger than {self._limit_bytes} bytes",
+            code="body_too_large",
+            headers={"Connection": "close"},
+        )
+
     async def refuse(self, error: ApiError) -> None:
         if self.status is None:
             await as_response(error)(self._scope, self._receive, self._send_on)
-
-
-def _too_large() -> ApiError:
-    return ApiError(
-        413,
-        "invalid_request_error",
-        f"the body is larger than {MAX_BODY_BYTES} bytes",
-        code="body_too_large",
-        headers={"Connection": "close"},
-    )
 
 
 def _route(scope: Scope) -> str:

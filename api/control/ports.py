@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from contracts.batches import BatchStore, FileStore
 from contracts.messages import ToController
 from contracts.ports import (
     ControlStore,
@@ -18,7 +19,7 @@ from contracts.ports import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPorts:
-    """The ports of one control service. ``jobs`` is None where no job queue is set up."""
+    """The ports of one control service. Those that are None are not set up here."""
 
     events: EventLog
     forecasts: ForecastStore
@@ -27,3 +28,5 @@ class ControlPorts:
     snapshots: SnapshotStore
     controller: Mailbox[ToController]
     jobs: JobQueue | None = None
+    files: FileStore | None = None
+    batches: BatchStore | None = None

@@ -17,6 +17,7 @@ from api.control.live import LiveView
 from api.control.metrics import ControlMetrics
 from api.control.nearest import nearest_names
 from api.control.ports import ControlPorts
+from api.control.users import User, Users
 from contracts.config import ControlConfig
 from contracts.errors import HeadstartError
 from contracts.ids import ModelId
@@ -32,11 +33,18 @@ class ControlRoom:
     """One control service: built once by ``create_app``, found by routes on ``app.state``."""
 
     def __init__(
-        self, config: ControlConfig, ports: ControlPorts, clock: Clock, *, default_target_s: float
+        self,
+        config: ControlConfig,
+        ports: ControlPorts,
+        clock: Clock,
+        *,
+        users: Users,
+        default_target_s: float,
     ) -> None:
         self.config = config
         self.ports = ports
         self.clock = clock
+        self.users = users
         # With fast time a snapshot may be many of its seconds old after one real one.
         self.stale_after_s = max(STALE_AFTER_S, 5.0 * clock.scale)
         self.board = Board(default_target_s=default_target_s)
@@ -117,6 +125,14 @@ def control_room(request: Request) -> ControlRoom:
 
 
 Room = Annotated[ControlRoom, Depends(control_room)]
+
+
+def caller(request: Request, room: Room) -> User:
+    """Who uses files, batches or jobs. Raises ApiError (401)."""
+    return room.users.of(request)
+
+
+Caller = Annotated[User, Depends(caller)]
 
 
 def may_read(request: Request, room: Room) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import fnmatch
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from contracts.batches import BATCH_ENDPOINTS, MAX_LINES, BatchFault
@@ -46,8 +47,10 @@ class Reading:
     faults: tuple[BatchFault, ...]
 
 
-def read_lines(raw_lines: Iterable[bytes], endpoint: str) -> Reading:
+def read_lines(raw_lines: Iterable[bytes], endpoint: str, models: Sequence[str] = ()) -> Reading:
     """Read a whole file, given by its lines with their ends.
+
+    ``models`` are names and patterns of those that may be used; empty: all.
 
     Nothing of a file with a fault is run. A byte order mark, CRLF and empty lines are taken.
     At most ``MAX_FAULTS`` faults are told; a last one says that there are more.
@@ -60,6 +63,8 @@ def read_lines(raw_lines: Iterable[bytes], endpoint: str) -> Reading:
             faults.append(_too_many_lines())
             break
         found = _read_line(number, offset, raw, endpoint)
+        if isinstance(found, BatchLine) and not _may_use(models, found.model):
+            found = _not_allowed(found)
         if isinstance(found, BatchLine):
             first = seen.setdefault(found.custom_id, number)
             if first != number:
@@ -151,6 +156,19 @@ def _fault_of(request: Mapping[str, object], endpoint: str) -> tuple[str, str, s
         message = "body.stream must be absent or false: answers are kept as a whole."
         return "unsupported_parameter", "body.stream", message
     return None
+
+
+def _may_use(models: Sequence[str], model: ModelId) -> bool:
+    return not models or any(fnmatch.fnmatchcase(model, pattern) for pattern in models)
+
+
+def _not_allowed(line: BatchLine) -> BatchFault:
+    return BatchFault(
+        code="model_not_allowed",
+        message=f"Your key may not use the model {_shown(line.model)}.",
+        param="body.model",
+        line=line.number,
+    )
 
 
 def _duplicate(line: BatchLine, first: int) -> BatchFault:

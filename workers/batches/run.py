@@ -84,7 +84,7 @@ class BatchRun:
     async def _read(self, batch: Batch) -> Reading:
         try:
             with await self._open(batch) as source:
-                return await self._tools.aside(read_lines, source, batch.endpoint)
+                return await self._tools.aside(read_lines, source, batch.endpoint, batch.models)
         except Invalid:
             gone = BatchFault(
                 code="input_file_deleted",

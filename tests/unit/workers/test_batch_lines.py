@@ -127,3 +127,10 @@ def test_long_values_are_cut_in_messages():
     (fault,) = read_lines(_file(_request("a", method="x" * 500)), CHAT).faults
     assert len(fault.message) < 150
     assert "…" in fault.message
+
+
+def test_a_key_for_some_models_takes_no_other():
+    raw = _file(*[_request(name, body={"model": name}) for name in ("chat-a", "embed", "other")])
+    reading = read_lines(raw, CHAT, ("chat-*", "embed"))
+    assert [(fault.code, fault.line) for fault in reading.faults] == [("model_not_allowed", 3)]
+    assert not read_lines(raw[:2], CHAT, ("chat-*", "embed")).faults

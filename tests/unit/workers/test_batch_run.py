@@ -523,11 +523,11 @@ async def test_a_batch_that_is_cancelled_while_its_file_is_read_is_not_begun(mon
     await stage.batches.add(stage.batch)
     read = read_lines
 
-    def cancelling(source, endpoint):
+    def cancelling(source, endpoint, models):
         stage.batches._batches["batch_1"] = replace(
             stage.batch, status=BatchStatus.CANCELLING, revision=1
         )
-        return read(source, endpoint)
+        return read(source, endpoint, models)
 
     monkeypatch.setattr(batch_run, "read_lines", cancelling)
     assert (await stage.turn()).status is BatchStatus.CANCELLED
