@@ -68,6 +68,7 @@ class AiohttpUpstream:
                 headers=headers,
                 data=body,
                 allow_redirects=False,
+                timeout=self._timeout(request.connect_timeout_s),
             )
         except aiohttp.ServerTimeoutError as error:
             raise Unanswered("connecting took too long") from error
@@ -93,6 +94,10 @@ class AiohttpUpstream:
             await self._session.close()
             self._session = None
 
+    def _timeout(self, connect_s: float | None) -> aiohttp.ClientTimeout:
+        limit_s = self._connect_timeout_s if connect_s is None else connect_s
+        return aiohttp.ClientTimeout(total=None, sock_connect=limit_s)
+
     def _open_session(self) -> aiohttp.ClientSession:
         self._session = aiohttp.ClientSession(
             auto_decompress=False,
@@ -105,7 +110,7 @@ class AiohttpUpstream:
             read_bufsize=_READ_BYTES,
             requote_redirect_url=False,
             skip_auto_headers=_SKIPPED_HEADERS,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout_s),
+            timeout=self._timeout(None),
             trust_env=False,
         )
         return self._session

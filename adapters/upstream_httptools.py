@@ -79,7 +79,8 @@ class HttptoolsUpstream:
                 if not _may_repeat(request, connection):
                     raise
                 self.repeated += 1
-        connection = await self._connect()
+        limit_s = request.connect_timeout_s
+        connection = await self._connect(self._connect_timeout_s if limit_s is None else limit_s)
         return await connection.exchange(head, request.body, length=length, method=request.method)
 
     async def open_tunnel(self) -> SocketTunnel:
@@ -116,10 +117,10 @@ class HttptoolsUpstream:
             connection.cut(Broken("it was idle for too long"))
         return None
 
-    async def _connect(self) -> HttpConnection:
+    async def _connect(self, limit_s: float) -> HttpConnection:
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
+            async with asyncio.timeout(limit_s):
                 _, connection = await loop.create_connection(
                     lambda: HttpConnection(loop, on_free=self._keep, on_lost=self._forget),
                     self._host,

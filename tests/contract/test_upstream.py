@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from adapters.upstream_aiohttp import AiohttpUpstream
 from adapters.upstream_httptools import HttptoolsUpstream
 from contracts.errors import Invalid
-from contracts.upstream import Broken, OutgoingRequest, Unreachable, Upstream
+from contracts.upstream import Broken, OutgoingRequest, Unanswered, Unreachable, Upstream
 
 pytestmark = pytest.mark.integration
 
@@ -678,6 +680,25 @@ async def test_a_name_that_is_not_known(kind):
 def test_an_address_that_is_none(kind, url):
     with pytest.raises(Invalid):
         _made(kind, url)
+
+
+async def test_a_host_that_takes_no_connection(kind):
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        # Its queue is full, so that the next connection is neither taken nor refused.
+        held = [socket.socket() for _ in range(4)]
+        for one in held:
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        scheme = "https" if kind.endswith("TLS") else "http"
+        made = _made(kind, f"{scheme}://127.0.0.1:{full.getsockname()[1]}")
+        with pytest.raises(Unanswered):
+            # The request's own limit goes before the client's, which the test would not wait for.
+            await made.send(replace(get(), connect_timeout_s=0.1))
+        await made.close()
+        for one in held:
+            one.close()
 
 
 async def test_closing_ends_what_runs(peer, kind):
