@@ -7,85 +7,49 @@ control path.
 
 from __future__ import annotations
 
-import math
-from collections import OrderedDict, deque
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 
+from api.gateway.durations import Durations
+from api.gateway.standings import Copy, Kind, LoadProgress, Seen, Standing
 from contracts.ids import ModelId, NodeId
 from contracts.reasons import Reason
 from contracts.routing import ModelRoute, RoutingTable
 from contracts.world import OCCUPIES_MEMORY, Mode, Residency
 
+__all__ = ["Kind", "LoadProgress", "RouteBook", "Standing"]
+
 MAX_MODELS = 5_000
 _LOAD_SAMPLES = 32
 _DEFAULT_COOLDOWN_S = 10.0
+GHOST_UNHEARD_S = 10.0
+"""A ghost that was seen here is taken to be news to the controller for so long."""
+
 INTERRUPTED_S = 30.0
 """A load whose owner died is killed, and LocalAI takes that for a failure: it cools down.
 For so long a failure is put down to that, and whoever waits goes on waiting."""
 
 
-class Kind(StrEnum):
-    """What may be done with a request now."""
-
-    FORWARD = "forward"
-    WAIT = "wait"
-    REFUSE = "refuse"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How a model stands for a request of now.
+class RouteBook:
+    """The last routing table, and what was seen since.
 
     Attributes
     ----------
-    is_cold : bool
-        It is known not to be resident.
-    retry_after_s : float or None
-        When it cools down: for how long yet.
-    message : str
-        What LocalAI said when its load failed.
+    is_shut : callable
+        Whether a model is not to be asked for on a node for now; nobody is unless set.
+    on_loaded : callable
+        Called when a model was loaded on a node anew.
     """
 
-    kind: Kind
-    reason: Reason
-    is_cold: bool = False
-    node: NodeId | None = None
-    retry_after_s: float | None = None
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadProgress:
-    """The ``loading`` object of an answer. None: not known."""
-
-    state: str
-    elapsed_s: float | None
-    expected_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What this process saw of a model itself, until a newer table says otherwise."""
-
-    at_s: float
-    residency: Residency
-    node: NodeId
-    cooldown_until_s: float | None = None
-    message: str = ""
-
-
-class RouteBook:
-    """The last routing table, and what was seen since."""
-
     def __init__(self) -> None:
+        self.is_shut: Callable[[NodeId, ModelId], bool] = lambda _node, _model: False
+        self.on_loaded: Callable[[ModelId, NodeId], None] = lambda _model, _node: None
         self._table: RoutingTable | None = None
-        self._seen: dict[ModelId, _Seen] = {}
+        self._seen: dict[ModelId, Seen] = {}
         self._stopping: set[ModelId] = set()
         self._interrupted_until_s: dict[ModelId, float] = {}
         self._messages: OrderedDict[ModelId, str] = OrderedDict()
-        self._load_times_s: OrderedDict[ModelId, deque[float]] = OrderedDict()
+        self._load_times = Durations(_LOAD_SAMPLES)
         self._used_at_s: OrderedDict[ModelId, float] = OrderedDict()
 
     @property
@@ -127,9 +91,38 @@ class RouteBook:
                 self._note_interrupted(last, table.made_at_s)
         self._table = table
         self._seen = {
-            model: seen for model, seen in self._seen.items() if seen.at_s > table.made_at_s
+            model: seen
+            for model, seen in self._seen.items()
+            if seen.at_s > table.made_at_s or self._is_news_yet(model, seen)
         }
         return True
+
+    def copies(self, model: ModelId) -> tuple[Copy, ...]:
+        """Every node that knows ``model``, its home first; nothing without a table of it."""
+        table = self._table
+        route = None if table is None else table.models.get(model)
+        if table is None or route is None:
+            return ()
+        home = self._home(route)
+        is_hot = self._residency(route) is Residency.HOT
+        is_leaving = model in table.draining or model in self._stopping
+        others = (
+            Copy(
+                node=node,
+                is_home=False,
+                is_resident=residency is Residency.HOT,
+                is_alive=self._is_alive(node),
+            )
+            for node, residency in sorted(route.places.items())
+            if node != home
+        )
+        at_home = Copy(
+            node=home,
+            is_home=True,
+            is_resident=is_hot and not is_leaving,
+            is_alive=self._is_alive(home),
+        )
+        return (at_home, *others)
 
     def standing(self, model: ModelId | None, now_s: float) -> Standing:
         """What may be done with a request for ``model``; ``now_s`` is epoch seconds."""
@@ -138,17 +131,19 @@ class RouteBook:
         if table is None or model is None or route is None:
             return Standing(kind=Kind.FORWARD, reason=Reason.PASS_THROUGH)
         seen = self._seen.get(model)
-        residency = route.residency if seen is None else seen.residency
-        node = route.node if seen is None else seen.node
+        residency, node = self._residency(route), self._home(route)
         is_cold = residency is not Residency.HOT
         if table.mode is Mode.OBSERVE:
             return Standing(
                 kind=Kind.FORWARD, reason=Reason.OBSERVE_ONLY, is_cold=is_cold, node=node
             )
-        if model in table.draining or model in self._stopping:
-            return Standing(kind=Kind.WAIT, reason=Reason.DRAINING, is_cold=True, node=node)
-        if not is_cold:
+        is_leaving = model in table.draining or model in self._stopping
+        if not is_cold and not is_leaving:
             return Standing(kind=Kind.FORWARD, reason=Reason.RESIDENT, node=node)
+        if (other := self._copy_elsewhere(route)) is not None:
+            return Standing(kind=Kind.FORWARD, reason=Reason.RESIDENT, node=other)
+        if is_leaving:
+            return Standing(kind=Kind.WAIT, reason=Reason.DRAINING, is_cold=True, node=node)
         if residency is Residency.FAILED:
             until_s = route.cooldown_until_s if seen is None else seen.cooldown_until_s
             rest_s = 0.0 if until_s is None else until_s - now_s
@@ -196,8 +191,25 @@ class RouteBook:
 
     def note_loaded(self, model: ModelId, node: NodeId, *, now_s: float, load_s: float) -> None:
         """This gateway has loaded it alone."""
-        self._seen[model] = _Seen(at_s=now_s, residency=Residency.HOT, node=node)
-        self._note_load_time(model, load_s)
+        self._seen[model] = Seen(at_s=now_s, residency=Residency.HOT, node=node)
+        self._load_times.note(model, load_s)
+        self.on_loaded(model, node)
+
+    def note_ghost(self, model: ModelId, node: NodeId, *, now_s: float) -> None:
+        """LocalAI lists it on ``node``, but its process is dead: it has to be loaded again.
+
+        Tables that still call it resident are not believed for a while: the controller may
+        have made them before it heard.
+        """
+        table = self._table
+        route = None if table is None else table.models.get(model)
+        if route is None or self._home(route) == node:
+            self._seen[model] = Seen(at_s=now_s, residency=Residency.COLD, node=node, is_ghost=True)
+
+    def is_ghost(self, model: ModelId) -> bool:
+        """Whether its process was found dead, and nothing was heard of it since."""
+        seen = self._seen.get(model)
+        return seen is not None and seen.is_ghost
 
     def is_own_load(self, model: ModelId) -> bool:
         """Whether it is resident since this gateway loaded it, as far as is known."""
@@ -209,7 +221,7 @@ class RouteBook:
     ) -> None:
         """A load that this gateway ordered alone has failed."""
         rest_s = _DEFAULT_COOLDOWN_S if retry_after_s is None else retry_after_s
-        self._seen[model] = _Seen(
+        self._seen[model] = Seen(
             at_s=now_s, residency=Residency.FAILED, node=node, cooldown_until_s=now_s + rest_s
         )
 
@@ -221,7 +233,7 @@ class RouteBook:
         """The stop has ended."""
         self._stopping.discard(model)
         if stopped:
-            self._seen[model] = _Seen(at_s=now_s, residency=Residency.COLD, node=node)
+            self._seen[model] = Seen(at_s=now_s, residency=Residency.COLD, node=node)
 
     def missing_bytes(self, model: ModelId) -> int:
         """What ``model`` needs beyond what its node has free; 0 where that is not known."""
@@ -251,11 +263,19 @@ class RouteBook:
         ]
         return tuple(sorted(hot, key=lambda other: (self._last_used_s(other), other.model)))
 
+    def load_p99_s(self, model: ModelId) -> float | None:
+        """The longest of its last loads, or what one is expected to take; None: not known."""
+        longest_s = self._load_times.longest_s(model)
+        if longest_s is not None:
+            return longest_s
+        route = None if self._table is None else self._table.models.get(model)
+        return None if route is None else route.expected_load_s
+
     def load_budget_s(self, model: ModelId, at_least_s: float) -> float:
         """How long a request may wait for a load: twice the measured 95th percentile."""
-        times_s = sorted(self._load_times_s.get(model, ()))
-        if times_s:
-            return max(at_least_s, 2.0 * times_s[math.ceil(0.95 * len(times_s)) - 1])
+        measured_s = self._load_times.percentile_s(model, 0.95)
+        if measured_s is not None:
+            return max(at_least_s, 2.0 * measured_s)
         route = None if self._table is None else self._table.models.get(model)
         expected_s = None if route is None else route.expected_load_s
         return at_least_s if expected_s is None else max(at_least_s, 2.0 * expected_s)
@@ -282,6 +302,42 @@ class RouteBook:
     def _residency(self, route: ModelRoute) -> Residency:
         seen = self._seen.get(route.model)
         return route.residency if seen is None else seen.residency
+
+    def _home(self, route: ModelRoute) -> NodeId:
+        seen = self._seen.get(route.model)
+        return route.node if seen is None else seen.node
+
+    def _is_alive(self, node: NodeId) -> bool:
+        known = None if self._table is None else self._table.nodes.get(node)
+        return known is None or known.alive
+
+    def _copy_elsewhere(self, route: ModelRoute) -> NodeId | None:
+        """Another node where it is resident and may be asked for."""
+        if not route.places:
+            return None
+        return next(
+            (
+                copy.node
+                for copy in self.copies(route.model)
+                if copy.is_resident
+                and not copy.is_home
+                and copy.is_alive
+                and not self.is_shut(copy.node, route.model)
+            ),
+            None,
+        )
+
+    def _is_news_yet(self, model: ModelId, seen: Seen) -> bool:
+        """Whether a table does not know yet of the ghost that was seen here."""
+        table = self._table
+        route = None if table is None else table.models.get(model)
+        return (
+            table is not None
+            and route is not None
+            and seen.is_ghost
+            and route.residency is Residency.HOT
+            and table.made_at_s < seen.at_s + GHOST_UNHEARD_S
+        )
 
     def _free_bytes(self, table: RoutingTable, node: NodeId, free_bytes: int) -> int:
         """The table's figure, corrected by what this process loaded and stopped since."""
@@ -315,11 +371,5 @@ class RouteBook:
                 and route.residency is Residency.HOT
                 and before.load_started_at_s is not None
             ):
-                self._note_load_time(model, table.made_at_s - before.load_started_at_s)
-
-    def _note_load_time(self, model: ModelId, load_s: float) -> None:
-        times_s = self._load_times_s.setdefault(model, deque(maxlen=_LOAD_SAMPLES))
-        times_s.append(max(0.0, load_s))
-        self._load_times_s.move_to_end(model)
-        if len(self._load_times_s) > MAX_MODELS:
-            self._load_times_s.popitem(last=False)
+                self._load_times.note(model, table.made_at_s - before.load_started_at_s)
+                self.on_loaded(model, route.node)

@@ -7,15 +7,10 @@ configured. What is set for a model holds as it is set.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from contracts.config import GatewayConfig, TimeoutConfig
 from contracts.ids import ModelId
-
-MAX_MODELS = 5_000
-SAMPLES = 99
-"""Of so many and fewer the 99th percentile is simply the greatest."""
 
 _UNSET = TimeoutConfig()
 
@@ -54,24 +49,3 @@ def limits_of(
         if own.between_bytes_s is None
         else own.between_bytes_s,
     )
-
-
-class FirstBytes:
-    """Times to the first byte by model: the last of them, of the last used models."""
-
-    def __init__(self) -> None:
-        self._times_s: OrderedDict[ModelId, deque[float]] = OrderedDict()
-
-    def note(self, model: ModelId, took_s: float) -> None:
-        """One answer began so long after its request was sent."""
-        times_s = self._times_s.get(model)
-        if times_s is None:
-            times_s = self._times_s[model] = deque(maxlen=SAMPLES)
-        times_s.append(took_s)
-        self._times_s.move_to_end(model)
-        if len(self._times_s) > MAX_MODELS:
-            self._times_s.popitem(last=False)
-
-    def p99_s(self, model: ModelId) -> float | None:
-        """The 99th percentile; None: nothing was measured."""
-        return max(self._times_s.get(model, ()), default=None)

@@ -250,7 +250,7 @@ def test_what_is_remembered_is_bounded():
     for number in range(MAX_MODELS + 1):
         kept.note_message(ModelId(f"m{number}"), "x")
         kept.note_loaded(ModelId(f"m{number}"), NODE, now_s=101.0, load_s=500.0)
-    assert len(kept._messages) == len(kept._load_times_s) == MAX_MODELS
+    assert len(kept._messages) == len(kept._load_times) == MAX_MODELS
 
 
 def test_a_model_that_the_last_table_saw_loading_holds_its_memory_once():

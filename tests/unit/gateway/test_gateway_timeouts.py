@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from api.gateway import timeouts
-from api.gateway.timeouts import SAMPLES, FirstBytes, limits_of
+from api.gateway import durations
+from api.gateway.durations import Durations
+from api.gateway.timeouts import limits_of
 from contracts.config import GatewayConfig, TimeoutConfig
 from contracts.ids import ModelId
 
@@ -35,19 +36,28 @@ def test_a_part_that_is_not_set_is_the_gateways():
     assert (limits.first_byte_s, limits.between_bytes_s, limits.connect_s) == (600.0, 9.0, None)
 
 
-class TestFirstBytes:
-    def test_the_slowest_of_a_hundred(self):
-        times = FirstBytes()
-        assert times.p99_s(A) is None
+class TestDurations:
+    def test_the_longest_of_the_last(self):
+        times = Durations(99)
+        assert times.longest_s(A) is None
+        assert times.percentile_s(A, 0.95) is None
         times.note(A, 9.0)
-        for number in range(SAMPLES):
+        for number in range(99):
             times.note(A, number / 100)
-        assert times.p99_s(A) == (SAMPLES - 1) / 100
+        assert times.longest_s(A) == 0.98
+        assert times.percentile_s(A, 0.95) == 0.94
+        assert times.percentile_s(A, 0.5) == 0.49
+
+    def test_a_clock_that_steps_back_is_no_time(self):
+        times = Durations(3)
+        times.note(A, -1.0)
+        assert times.longest_s(A) == 0.0
 
     def test_models_are_bounded(self, monkeypatch):
-        monkeypatch.setattr(timeouts, "MAX_MODELS", 2)
-        times = FirstBytes()
+        monkeypatch.setattr(durations, "MAX_MODELS", 2)
+        times = Durations(3)
         for name in "abac":
             times.note(ModelId(name), 1.0)
-        assert times.p99_s(ModelId("b")) is None
-        assert times.p99_s(A) == 1.0
+        assert times.longest_s(ModelId("b")) is None
+        assert times.longest_s(A) == 1.0
+        assert len(times) == 2
