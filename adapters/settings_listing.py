@@ -40,10 +40,8 @@ def entries(settings: Settings) -> tuple[Entry, ...]:
     )
 
 
-def _values(settings: Settings, key: Key) -> Iterator[tuple[KeyPath, Any]]:
-    if key.path == ("data_dir",):
-        yield key.path, str(settings.data_dir)
-        return
+def values_of(settings: Settings, key: Key) -> Iterator[tuple[KeyPath, Any]]:
+    """The values of one key, as they are, at each place where it stands."""
     found: list[tuple[KeyPath, Any]] = [((), settings.document)]
     for name in key.path:
         found = [
@@ -51,7 +49,14 @@ def _values(settings: Settings, key: Key) -> Iterator[tuple[KeyPath, Any]]:
             for place, parent in found
             for child, value in _children(parent, name)
         ]
-    for place, value in found:
+    yield from found
+
+
+def _values(settings: Settings, key: Key) -> Iterator[tuple[KeyPath, Any]]:
+    if key.path == ("data_dir",):
+        yield key.path, str(settings.data_dir)
+        return
+    for place, value in values_of(settings, key):
         yield place, _public(value)
 
 

@@ -96,10 +96,10 @@ class NamedKey(Section):
         allowed="a list of model names and patterns",
     )
     weight: Number = setting(
-        "What its requests count for in the order of those that wait, beside other keys'.",
+        "What its requests count for among those that wait: below 1 they go after others'.",
         default=1.0,
-        gt=0,
-        le=100,
+        ge=0,
+        le=1,
     )
 
 

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "serve": ("cli.serve", "Run one process of the stack, such as the gateway."),
     "health": ("cli.health", "Say whether a process of the stack does its work."),
     "config": ("cli.config", "Check and show the configuration."),
+    "keys": ("cli.keys", "Make keys for callers of the gateway."),
     "demo": ("cli.demo", "See forecasts at work, with an emulated LocalAI."),
     "emulate": ("cli.emulate", "Run an emulated LocalAI."),
     "replay": ("cli.replay", "Send a recorded trace through a whole stack."),

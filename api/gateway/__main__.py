@@ -15,6 +15,7 @@ import prometheus_client
 import structlog
 
 from adapters.clock import ScaledClock
+from adapters.config_files import ConfigReload
 from adapters.localai import LocalAIServer
 from adapters.log_setup import configure_logging
 from adapters.redis_client import connect
@@ -23,6 +24,8 @@ from adapters.redis_load_lock import RedisLoadLock
 from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisSnapshotStore
 from adapters.settings import Settings, load_settings
+from adapters.settings_changes import Changes, changes_for
+from adapters.terminal import Terminal
 from adapters.upstreams import open_upstream
 from api.gateway.server import GatewayServer, bind
 from api.gateway.service import GatewayPorts, GatewayService
@@ -32,10 +35,35 @@ from contracts.ids import GatewayId
 _log = structlog.get_logger("gateway")
 
 BAD_CONFIGURATION = 2
+CUT_SHORT = 1
+
+APPLIED = (
+    ("gateway",),
+    ("queue_config",),
+    ("load_balancing",),
+    ("models", "*"),
+    ("workers", "gateway_key"),
+    ("logging",),
+)
+"""Settings that a running gateway takes over, for the requests that come from then on."""
+
+ON_RESTART = (
+    ("gateway", "host"),
+    ("gateway", "port"),
+    ("gateway", "timeouts", "connect_seconds"),
+    ("localai",),
+    ("redis",),
+    ("data_dir",),
+)
+"""Settings that it reads at its start alone."""
 
 
-async def serve(settings: Settings, listening: socket.socket) -> None:
-    """Run until SIGTERM or SIGINT, then let running requests end."""
+async def serve(settings: Settings, listening: socket.socket) -> int:
+    """Run until SIGTERM or SIGINT, then let running requests end. The exit code.
+
+    A second signal ends them. SIGHUP, or a change of the configuration's files, takes a new
+    configuration over.
+    """
     config = settings.gateway_config()
     clock = ScaledClock.from_environment(os.environ)
     gateway = GatewayId(f"gateway-{os.getpid()}-{secrets.token_hex(4)}")
@@ -68,11 +96,32 @@ async def serve(settings: Settings, listening: socket.socket) -> None:
         server = GatewayServer(service.app, grace_real_s=config.shutdown_grace_s / clock.scale)
 
         def stop() -> None:
-            service.leave()
-            server.stop()
+            if server.should_exit:
+                service.leave_now()
+            else:
+                service.leave()
+            server.stop(service.shutdown_grace_s / clock.scale)
 
+        def apply(before: Settings, after: Settings) -> Changes:
+            service.reload(after.gateway_config())
+            configure_logging("gateway", json=after.log_json, level=after.log_level)
+            return changes_for(before, after, applied=APPLIED, on_restart=ON_RESTART)
+
+        configuration = ConfigReload(settings, os.environ, apply, clock)
+        terminal = Terminal()
+
+        def hang_up() -> None:
+            if terminal.is_gone:
+                stop()
+            else:
+                configuration.reload()
+
+        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
+            loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(signal.SIGHUP, hang_up)
+        watching = loop.create_task(configuration.watch())
+        stack.callback(watching.cancel)
         await service.start()
         # What lives for ever need not be looked at again for each request's garbage.
         gc.collect()
@@ -89,24 +138,29 @@ async def serve(settings: Settings, listening: socket.socket) -> None:
         try:
             await server.serve(sockets=[listening])
         finally:
-            _log.info("gateway_stopping")
+            _log.info("gateway_stopping", at_once=server.force_exit)
             await service.stop()
+    return CUT_SHORT if server.force_exit else 0
 
 
 def main() -> int:
-    """Start; 2 for a configuration that cannot work, with one line that says why."""
+    """Start; 2 for a configuration that cannot work, with one line that says why.
+
+    0 after a stop in which running requests could end, 1 after one in which a second signal
+    cut them.
+    """
     configure_logging("gateway")
     # Twice the series for what nobody looks at.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # it has no types
     try:
         settings = load_settings(os.environ)
+        configure_logging("gateway", json=settings.log_json, level=settings.log_level)
         listening = bind(settings.gateway_config())
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(serve(settings, listening))
+            return runner.run(serve(settings, listening))
     except Invalid as error:
         print(f"headstart gateway: {error}", file=sys.stderr)  # noqa: T201 - for people
         return BAD_CONFIGURATION
-    return 0
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:

@@ -74,6 +74,11 @@ class LoneLoads:
             task = asyncio.get_running_loop().create_task(self._run(model, node))
             self._tasks[model] = task
 
+    def give_up(self) -> None:
+        """Cut all loads off."""
+        for task in self._tasks.values():
+            task.cancel()
+
     async def close(self, grace_s: float) -> None:
         """Let loads end, since cutting one off makes LocalAI cool down; then cancel them."""
         tasks = set(self._tasks.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -19,6 +20,7 @@ from contracts.config import GatewayConfig
 from contracts.errors import Invalid
 
 _BACKLOG = 2048
+_LAST_WORDS_REAL_S = 0.5
 
 
 def bind(config: GatewayConfig) -> socket.socket:
@@ -84,11 +86,32 @@ class GatewayServer(uvicorn.Server):
         """Signals are the entry point's: uvicorn would raise them again at the end."""
         yield
 
-    def stop(self) -> None:
-        """Take no more connections and end when the running requests have; twice: at once."""
+    def stop(self, grace_real_s: float | None = None) -> None:
+        """Take no more connections and end when the running requests have; twice: at once.
+
+        ``grace_real_s``: how long they have, instead of what was said at the start.
+        """
         if self.should_exit:
-            self.force_exit = True
+            self._cut()
+        elif grace_real_s is not None:
+            self.config.timeout_graceful_shutdown = max(1, math.ceil(grace_real_s))
         self.should_exit = True
+
+    def _cut(self) -> None:
+        """End now: who got nothing yet is told so, all else is cut."""
+        if self.force_exit:
+            return
+        self.force_exit = True
+        for task in tuple(self.server_state.tasks):
+            task.cancel()
+        asyncio.get_running_loop().call_later(_LAST_WORDS_REAL_S, self._abort)
+
+    def _abort(self) -> None:
+        """Callers that take nothing any more would keep their connections, and us."""
+        for connection in tuple(self.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
 
 
 class _NoNoise(logging.Filter):

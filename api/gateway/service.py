@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -112,10 +113,36 @@ class GatewayService:
             task.add_done_callback(_tell_fault)
             self._tasks.append(task)
 
+    @property
+    def shutdown_grace_s(self) -> float:
+        """How long what runs may go on after ``leave``."""
+        return self._live.now.shutdown_grace_s
+
+    def reload(self, config: GatewayConfig) -> None:
+        """Requests that come from now on are served by ``config``; those that are here keep theirs.
+
+        Where the gateway listens, its LocalAIs and its Redis stay as they are until a restart.
+        """
+        now = self._live.now
+        kept = replace(config, host=now.host, port=now.port, nodes=now.nodes)
+        self._live.replace(kept)
+        self.gate.renew()
+        self._admission.configure(kept.queue, kept.slots)
+        self.room.reconsider_all()
+        if now.asks_for_keys and not kept.asks_for_keys:
+            _log.warning("keys_gone", consequence="no key is asked for any more")
+
     def leave(self) -> None:
-        """The server was told to stop: the grace for all that runs counts from here."""
+        """The server was told to stop: who waits is told so; what runs has the grace from here."""
         if self._leaving_since_s is None:
             self._leaving_since_s = self._ports.clock.monotonic_s()
+            self.room.shut()
+
+    def leave_now(self) -> None:
+        """There is no grace any more."""
+        self.leave()
+        self._leaving_since_s = -math.inf
+        self._lone_loads.give_up()
 
     async def stop(self) -> None:
         """End, after the last request has: write what is left and say goodbye."""
@@ -159,7 +186,7 @@ class GatewayService:
     def _rest_of_grace_s(self) -> float:
         now_s = self._ports.clock.monotonic_s()
         since_s = now_s if self._leaving_since_s is None else self._leaving_since_s
-        return max(0.0, self._live.now.shutdown_grace_s - (now_s - since_s))
+        return max(0.0, self.shutdown_grace_s - (now_s - since_s))
 
     def _make_app(self, gateway: GatewayId) -> GatewayApp:
         config, clock = self._live, self._ports.clock

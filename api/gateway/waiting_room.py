@@ -18,6 +18,7 @@ from api.gateway.problems import (
     no_backend,
     queue_full,
     queue_timeout,
+    shutting_down,
 )
 from api.gateway.residency import Kind, LoadProgress, RouteBook, Standing
 from contracts.config import GatewayConfig
@@ -49,6 +50,7 @@ class WaitingRoom:
         self._admission = admission
         self._clock = clock
         self._waiters: dict[ModelId, list[Waiter]] = {}
+        self._is_shut = False
         self._yielding = YieldingRequests(PreemptionBook(config.now.queue.max_preemptions))
         self._asks = LoadAsks(
             gateway=gateway,
@@ -218,6 +220,12 @@ class WaitingRoom:
         for model in list(self._waiters):
             self._reconsider(model)
 
+    def shut(self) -> None:
+        """The gateway stops: whoever waits is told so, and whoever would have to."""
+        self._is_shut = True
+        for model in list(self._waiters):
+            self._refuse(model, shutting_down())
+
     async def close(self) -> None:
         """Stop asking."""
         await self._asks.close()
@@ -330,6 +338,7 @@ class WaitingRoom:
 
     def _seat(self, ticket: Ticket, patience: Patience, *, is_cold: bool) -> Waiter:
         waiter = Waiter(ticket=ticket, is_cold=is_cold, patience=patience)
+        waiter.problem = shutting_down() if self._is_shut else None
         self._waiters.setdefault(ticket.model, []).append(waiter)
         return waiter
 
