@@ -92,6 +92,7 @@ class Wishes:
     priority: PriorityClass | None = None
     fallback: bool | None = None
     deadline_s: float | None = None
+    preempt_anytime: bool = False
 
 
 class BadHeader(Invalid):
@@ -250,6 +251,7 @@ def read_wishes(headers: Headers) -> Wishes:
         priority=_class(found.get(b"x-headstart-class")),
         fallback=_fallback(found.get(b"x-headstart-fallback")),
         deadline_s=_deadline_s(found.get(b"x-headstart-deadline-ms")),
+        preempt_anytime=_preempt(found.get(b"x-headstart-preempt")),
     )
 
 
@@ -339,6 +341,15 @@ def _deadline_s(value: bytes | None) -> float | None:
             "X-Headstart-Deadline-Ms", text, f"whole milliseconds from 1 to {MAX_DEADLINE_MS}"
         )
     return int(text) / 1000.0
+
+
+def _preempt(value: bytes | None) -> bool:
+    """It only gives leave: whoever sends it may be cancelled at any time, and puts up with it."""
+    if value is None:
+        return False
+    if _text(value).lower() != "anytime":
+        raise BadHeader("X-Headstart-Preempt", _text(value), "anytime")
+    return True
 
 
 def _text(value: bytes) -> str:

@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from api.gateway.body import RequestBody
 from api.gateway.caller import Caller, CallerLeft
 from api.gateway.detect import ApiStyle, BadHeader, InferencePath, Peek, Wishes, read_wishes
+from api.gateway.first_words import listen
 from api.gateway.headers import Header, RequestHead, header_text
 from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.passes import Pass, Waiter
-from api.gateway.problems import Problem, bad_header, shutting_down, upstream_error
+from api.gateway.problems import Problem, bad_header, preempted, shutting_down, upstream_error
 from api.gateway.proxy import (
     EVENT_STREAM,
     AnswerCut,
@@ -23,8 +24,11 @@ from api.gateway.proxy import (
     read_bounded,
 )
 from api.gateway.recognition import Recognised, Recogniser
+from api.gateway.repeats import Repeats
+from api.gateway.slots import NoSlot
 from api.gateway.sse import AnswerObserver, Format, observe
 from api.gateway.telemetry import Telemetry
+from api.gateway.turns import Turn
 from api.gateway.waiting_room import WaitingRoom
 from contracts.config import GatewayConfig
 from contracts.events import Origin, RequestPhase
@@ -58,6 +62,7 @@ class InferenceDesk:
         self._telemetry = telemetry
         self._metrics = metrics
         self._clock = clock
+        self._repeats = Repeats(metrics, clock)
 
     async def serve(self, head: RequestHead, path: InferencePath, caller: Caller) -> None:
         """Serve one request. Raises CallerLeft, AnswerCut, or Problem while nothing was said."""
@@ -127,17 +132,20 @@ class InferenceDesk:
         request: Recognised,
         caller: Caller,
     ) -> None:
+        request = self._repeats.marked(request, body)
         meter = self.open_meter(request)
-        passed: Pass | None = None
+        turn = Turn(self._room, head, request, caller)
+        was_served = False
         try:
-            passed = await self._admit(path, body, request, caller, meter)
-            await self._relayed(head, path, body, request, passed, caller, meter)
+            await self._served(head, path, body, request, turn, caller, meter)
+            was_served = True
         except Problem as problem:
             status = caller.status or problem.status
             meter.failed(status=status, error=problem.type, origin=problem.origin)
             self._metrics.refused(problem.type)
+            self._repeats.note(request, body, problem)
             if not caller.is_over:
-                headers = self.answer_headers(request, passed, problem)
+                headers = self.answer_headers(request, turn.passed, problem)
                 await caller.refuse(problem, path.style, headers)
         except AnswerCut as cut:
             if cut.by_caller:
@@ -148,32 +156,50 @@ class InferenceDesk:
             if caller.has_left:
                 meter.cancelled()
                 raise
+            if turn.is_preempted:
+                await self._give_way(path, request, turn, caller, meter)
+                return
             stopping = shutting_down()
             status = caller.status or stopping.status
             meter.failed(status=status, error=stopping.type, origin=stopping.origin)
-            if caller.has_answer and passed is not None:
+            if caller.has_answer and turn.passed is not None:
                 raise  # in the middle of LocalAI's answer: it is cut
-            headers = self.answer_headers(request, passed, stopping)
+            headers = self.answer_headers(request, turn.passed, stopping)
             await caller.refuse(stopping, path.style, headers)
         finally:
-            if passed is not None:
-                self._room.leave(passed)
+            turn.end(was_served=was_served)
             # Whatever else happens is a bug; still the request has one end.
             meter.failed(status=caller.status, error="internal_error", origin=Origin.GATEWAY)
 
-    async def _admit(
+    async def _served(
+        self,
+        head: RequestHead,
+        path: InferencePath,
+        body: RequestBody,
+        request: Recognised,
+        turn: Turn,
+        caller: Caller,
+        meter: RequestMeter,
+    ) -> None:
+        """Wait and relay; and wait again where LocalAI has no slot and said nothing else."""
+        entry = turn.enter()
+        while True:
+            turn.go(await self._admitted(path, body, request, entry, caller, meter))
+            refusal = await self._relayed(head, path, body, request, turn, caller, meter)
+            if refusal is None:
+                return
+            self._metrics.put_back(request.subject.priority)
+            entry = turn.put_back(refusal)
+
+    async def _admitted(
         self,
         path: InferencePath,
         body: RequestBody,
         request: Recognised,
+        entry: Pass | Waiter,
         caller: Caller,
         meter: RequestMeter,
     ) -> Pass:
-        subject = request.subject
-        deadline_s = request.wishes.deadline_s
-        entry = self._room.enter(
-            subject.request_id, subject.model, subject.priority, deadline_s=deadline_s
-        )
         if isinstance(entry, Pass):
             if body.is_complete:
                 caller.watch()
@@ -181,6 +207,23 @@ class InferenceDesk:
         meter.phase = RequestPhase.LOADING if entry.is_cold else RequestPhase.QUEUED
         async with self._attended(path, body, request, entry, caller):
             return await self._room.wait(entry)
+
+    async def _give_way(
+        self,
+        path: InferencePath,
+        request: Recognised,
+        turn: Turn,
+        caller: Caller,
+        meter: RequestMeter,
+    ) -> None:
+        """It was cancelled for a realtime request, and its caller is told to come again."""
+        meter.cancelled(reason="preempted")
+        self._metrics.preempted(request.subject.priority)
+        caller.resume()
+        if turn.has_begun:
+            raise AnswerCut("preempted in the middle of its answer")
+        problem = preempted()
+        await caller.refuse(problem, path.style, self.answer_headers(request, turn.passed, problem))
 
     @asynccontextmanager
     async def _attended(
@@ -258,10 +301,14 @@ class InferenceDesk:
         path: InferencePath,
         body: RequestBody,
         request: Recognised,
-        passed: Pass,
+        turn: Turn,
         caller: Caller,
         meter: RequestMeter,
-    ) -> None:
+    ) -> NoSlot | None:
+        """Send it and relay the answer, unless LocalAI has no slot and it may wait for one."""
+        passed = turn.passed
+        assert passed is not None
+        may_be_put_back = turn.may_be_put_back and body.is_complete
         node = self._relay.node_for(passed.node)
         meter.dispatched(node=node.node, queue_wait_s=passed.queue_wait_s, cold=passed.is_cold)
         # What was expected has been answered by us; and comments went out unencoded.
@@ -270,8 +317,14 @@ class InferenceDesk:
             drop.append(_ACCEPT_ENCODING)
         has_body = head.has_body or body.size_bytes > 0
         response = await self._relay.send(head, body if has_body else None, node, drop=drop)
+        if may_be_put_back:
+            response, refusal = await listen(response)
+            if refusal is not None:
+                response.close()
+                return refusal
         if caller.has_answer and not is_plain_event_stream(response):
             raise await _late_error(response)
+        turn.begin_answer()
         observer = observe(path.style, response.headers)
         meter.watch(observer)
 
@@ -288,6 +341,7 @@ class InferenceDesk:
             style=path.style,
         )
         _tell_end(meter, observer, response.status)
+        return None
 
 
 def _tell_end(meter: RequestMeter, observer: AnswerObserver, status: int) -> None:

@@ -41,6 +41,7 @@ class Subject:
     priority: PriorityClass
     client: str
     stream: bool
+    is_retry: bool = False
 
 
 class RequestMeter:
@@ -87,6 +88,7 @@ class RequestMeter:
                 priority=subject.priority,
                 client=subject.client,
                 stream=subject.stream,
+                is_retry=subject.is_retry,
             )
         )
 
@@ -96,9 +98,12 @@ class RequestMeter:
         return self._clock.monotonic_s() - self._started_s
 
     def dispatched(self, *, node: NodeId, queue_wait_s: float, cold: bool) -> None:
-        """It goes to a node now."""
+        """It goes to a node now. Where that had no slot it goes again, and is told once."""
+        is_first = self._dispatched_s is None
         self._dispatched_s = self._clock.monotonic_s()
         self.phase = RequestPhase.DISPATCHED
+        if not is_first:
+            return
         self._metrics.dispatched(
             self._subject.model, self._subject.priority, wait_s=queue_wait_s, cold=cold
         )
@@ -171,8 +176,8 @@ class RequestMeter:
             )
         )
 
-    def cancelled(self) -> None:
-        """The caller has left."""
+    def cancelled(self, reason: str = "left") -> None:
+        """The caller has left, or was told to make way for another."""
         if self.has_ended:
             return
         duration_s = self._end("cancelled", None)
@@ -184,6 +189,7 @@ class RequestMeter:
                 phase=self.phase,
                 duration_s=duration_s,
                 **self._tokens(),
+                reason=reason,
             )
         )
 

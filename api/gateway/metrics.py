@@ -98,6 +98,23 @@ class GatewayMetrics:
             ("type",),
             registry=registry,
         )
+        self._preempted = Counter(
+            f"{name}_preempted_total",
+            "Requests that were cancelled for a realtime request.",
+            ("class",),
+            registry=registry,
+        )
+        self._put_backs = Counter(
+            f"{name}_put_back_total",
+            "Times that a request waited again since LocalAI had no slot for it.",
+            ("class",),
+            registry=registry,
+        )
+        self._retries = Counter(
+            f"{name}_retries_total",
+            "Requests that repeat one which was refused within the last minute.",
+            registry=registry,
+        )
         self._passed = Counter(
             f"{name}_passed_total",
             "Requests that are no inference, by LocalAI's answer.",
@@ -169,6 +186,18 @@ class GatewayMetrics:
     def refused(self, problem_type: str) -> None:
         """The gateway answered with an error of its own."""
         self._child(self._refusals, problem_type).inc()
+
+    def preempted(self, priority: PriorityClass) -> None:
+        """A request was cancelled for a realtime one."""
+        self._child(self._preempted, priority).inc()
+
+    def put_back(self, priority: PriorityClass) -> None:
+        """LocalAI had no slot for a request, which waits again."""
+        self._child(self._put_backs, priority).inc()
+
+    def retried(self) -> None:
+        """A request came again that was refused a moment ago."""
+        self._retries.inc()
 
     def passed(self, status: int) -> None:
         """A request that is no inference was answered."""

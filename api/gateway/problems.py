@@ -195,6 +195,17 @@ def no_backend(message: str, *, retry_after_s: float | None = None, decision: Re
     )
 
 
+def preempted() -> Problem:
+    """It was cancelled before its first byte, for a realtime request."""
+    return Problem(
+        status=503,
+        type="preempted",
+        message="A realtime request took its place before it was answered. Try again.",
+        retry_after_s=1.0,
+        decision=Reason.PREEMPTED,
+    )
+
+
 def shutting_down() -> Problem:
     """The gateway stops, and the time in which running requests may end is over."""
     return Problem(

@@ -125,7 +125,12 @@ class WebsocketDesk:
         subject = request.subject
         wishes = request.wishes
         entry = self._room.enter(
-            subject.request_id, subject.model, subject.priority, deadline_s=wishes.deadline_s
+            subject.request_id,
+            subject.model,
+            subject.priority,
+            deadline_s=wishes.deadline_s,
+            client=subject.client,
+            user_weight=request.weight,
         )
         if isinstance(entry, Pass):
             return entry
