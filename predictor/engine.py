@@ -18,6 +18,7 @@ from contracts.events import (
     FirstTokenSent,
     ModelLoaded,
     RequestCompleted,
+    RequestFailed,
     RequestReceived,
 )
 from contracts.forecasts import Forecast, ModelForecast, NextUse, Signal
@@ -110,6 +111,9 @@ class PredictorEngine:
                 self._note(model, Signal.TTFT_S, event.ttft_s)
             case RequestCompleted(model=model) if model is not None:
                 self._complete(model, event)
+            case RequestFailed(model=model, status=status) if model is not None:
+                if status == _NOT_FOUND:
+                    self._forget_invented(model)
             case ModelLoaded(load_s=load_s) if load_s is not None:
                 self._note(event.model, Signal.LOAD_S, load_s)
             case _:
@@ -206,14 +210,18 @@ class PredictorEngine:
             self._demand.add(row, at_s)
 
     def _complete(self, model: ModelId, event: RequestCompleted) -> None:
-        if event.status == _NOT_FOUND and model not in self._served and model in self._rows:
-            # A client made the name up: nothing is learned from it.
-            self._free.append(self._drop(model))
+        if event.status == _NOT_FOUND:
+            self._forget_invented(model)
             return
         if event.status < 400:
             self._serve(model)
         if event.output_tokens and event.service_s > 0.0:
             self._note(model, Signal.TOKENS_PER_S, event.output_tokens / event.service_s)
+
+    def _forget_invented(self, model: ModelId) -> None:
+        """A client made the name up: nothing is learned from it."""
+        if model in self._rows and model not in self._served:
+            self._free.append(self._drop(model))
 
     def _serve(self, model: ModelId) -> None:
         if model in self._rows:

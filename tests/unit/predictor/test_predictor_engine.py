@@ -14,7 +14,9 @@ from contracts.events import (
     IntentSignal,
     LoadCause,
     ModelLoaded,
+    Origin,
     RequestCompleted,
+    RequestFailed,
     RequestReceived,
 )
 from contracts.forecasts import (
@@ -58,6 +60,20 @@ def completed(model: ModelId, at_s: float, status: int = 200, tokens: int = 40) 
         service_s=2.0,
         input_tokens=None,
         output_tokens=tokens,
+    )
+
+
+def not_found(model: ModelId, at_s: float) -> RequestFailed:
+    return RequestFailed(
+        event_id=f"{model}?{at_s}",
+        at_s=at_s,
+        source="test",
+        request_id=RequestId("r"),
+        model=model,
+        status=404,
+        error="http_404",
+        origin=Origin.CLIENT,
+        duration_s=0.01,
     )
 
 
@@ -392,6 +408,22 @@ def test_a_name_that_a_client_made_up_is_not_learned(received: Received) -> None
     engine.observe(completed(CHAT, START_S + 2.0))
     engine.observe(completed(CHAT, START_S + 3.0, status=404))
     assert engine.models == (CHAT,)
+
+
+@pytest.mark.case("P092")
+def test_names_that_gateways_report_as_unknown_are_not_learned(received: Received) -> None:
+    """As gateways tell it: a request that LocalAI answers with 404 has failed."""
+    engine = curves_only()
+    for call in range(50):
+        engine.observe(received("gpt-4o", START_S + call))
+        engine.observe(not_found(ModelId("gpt-4o"), START_S + call + 0.01))
+    assert not engine.models
+    assert engine.tick(START_S + 60.0) == ()
+
+    engine.observe(received("chat", START_S + 61.0))
+    engine.observe(completed(CHAT, START_S + 62.0))
+    engine.observe(not_found(CHAT, START_S + 63.0))
+    assert engine.models == (CHAT,), "a model that has served and was removed is no invention"
 
 
 def test_a_request_that_names_no_model_is_nobody_s(received: Received) -> None:
