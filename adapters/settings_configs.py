@@ -161,7 +161,6 @@ def workers_config(document: Document) -> WorkersConfig:
     return WorkersConfig(
         gateway_key=None if key is None else key.get_secret_value(),
         files_max_bytes=int(workers.files_max_gb * 1024**3),
-        batch_slots=workers.batch_slots,
     )
 
 
@@ -178,6 +177,7 @@ def controller_config(document: Document) -> ControllerConfig:
         lease_s=scheduler.lease_seconds,
         load_timeout_s=scheduler.load_timeout_seconds,
         drain_timeout_s=scheduler.drain_timeout_seconds,
+        batch_slots=document.workers.batch_slots,
     )
 
 

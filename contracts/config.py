@@ -279,6 +279,8 @@ class ControllerConfig:
     lease_s: float = 10.0
     load_timeout_s: float = 600.0
     drain_timeout_s: float = 5.0
+    batch_slots: int = 8
+    """Lines of batches that may run at once when no realtime request does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,13 +293,10 @@ class WorkersConfig:
         The key that workers show to the gateway, where it asks for one.
     files_max_bytes : int
         Files of batches together; beyond it none is taken.
-    batch_slots : int
-        Lines of batches that run at once when nothing else does.
     """
 
     gateway_key: str | None = field(default=None, repr=False)
     files_max_bytes: int = 10 * 1024**3
-    batch_slots: int = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from contracts.plan import PlannerState
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Residency, WorldSnapshot
 from controller.beats import drop_gateway, fold_beat, unheard_sources
+from controller.bulletin import Bulletin
 from controller.catalogue import (
     declared_slas,
     with_catalogue,
@@ -96,6 +97,7 @@ class Leader:
         self._events = 0
         self._scores = Scoreboard()
         self._outbox = Outbox(ports.clock)
+        self._bulletin = Bulletin(ports.snapshots, self._outbox, config)
         # Gateways wait for what they are told; it never queues behind records.
         self._voice = Outbox(ports.clock)
         self._reconciler = Reconciler(
@@ -386,13 +388,7 @@ class Leader:
         while True:
             await self._clock.sleep(PUBLISH_S)
             world = replace(self._world, queues=self._roster.queues())
-            self._outbox.add(lambda world=world: self._ports.snapshots.put_world(world))  # type: ignore[misc]  # mypy cannot infer a lambda's default
-            for name, figures in self._scores.figures().items():
-                self._outbox.add(
-                    lambda name=name, figures=figures: self._ports.snapshots.put_baseline(  # type: ignore[misc]  # as above
-                        name, figures
-                    )
-                )
+            self._bulletin.post(world, self._forecasts, self._scores.figures())
 
     def _stamp(self) -> Stamp:
         self._events += 1

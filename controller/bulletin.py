@@ -1,0 +1,37 @@
+"""What the leading controller leaves in the snapshot store for everybody, once a second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from contracts.config import ControllerConfig
+from contracts.forecasts import Forecasts
+from contracts.ports import SnapshotStore
+from contracts.world import WorldSnapshot
+from controller.lulls import batch_limits
+from controller.outbox import Outbox
+
+
+class Bulletin:
+    """Queues the world, the limits of batches and the shadow policies' figures for writing."""
+
+    def __init__(self, snapshots: SnapshotStore, outbox: Outbox, config: ControllerConfig) -> None:
+        self._snapshots = snapshots
+        self._outbox = outbox
+        self._config = config
+
+    def post(
+        self,
+        world: WorldSnapshot,
+        forecasts: Forecasts,
+        figures: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        """Have all of it written; what cannot be is left out, the next is newer."""
+        limits = batch_limits(
+            world, forecasts, self._config.planner, slots=self._config.batch_slots
+        )
+        self._outbox.add(partial(self._snapshots.put_world, world))
+        self._outbox.add(partial(self._snapshots.put_limits, limits))
+        for name, figures_of_one in figures.items():
+            self._outbox.add(partial(self._snapshots.put_baseline, name, figures_of_one))

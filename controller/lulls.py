@@ -1,0 +1,88 @@
+"""What people leave for batches: how many requests, and which models may be loaded. Pure."""
+
+from __future__ import annotations
+
+from contracts.config import PlannerConfig
+from contracts.events import PriorityClass
+from contracts.forecasts import Forecasts
+from contracts.ids import ModelId, NodeId
+from contracts.limits import ClassLimits
+from contracts.reasons import Reason
+from contracts.world import ModelStatus, Residency, WorldSnapshot
+from controller.eviction import idle_models
+from controller.memory import Room, room
+
+VALID_S = 10.0
+"""Limits are published every second; a controller that dies leaves none behind for long."""
+
+LULL_S = 300.0
+"""A model that is not wanted for so long is worth more to a batch than to its next user: it
+would be loaded again once in five minutes at most."""
+
+LULL_PROBABILITY = 0.1
+_ABSENT = frozenset({Residency.COLD, Residency.FAILED})
+
+
+def batch_limits(
+    world: WorldSnapshot, forecasts: Forecasts, config: PlannerConfig, *, slots: int
+) -> ClassLimits:
+    """What batches may take now.
+
+    Each realtime request that runs takes one of the ``slots``; one is always left, since a
+    batch line gives way to whoever waits. A cold model may be loaded where it fits beside all
+    that are resident, or in the place of such as will hardly be used within ``LULL_S``.
+    """
+    running = sum(
+        request.dispatched_at_s is not None and request.priority is PriorityClass.REALTIME
+        for request in world.requests.values()
+    )
+    return ClassLimits(
+        priority=PriorityClass.BATCH,
+        slots=max(1, slots - running),
+        loadable=tuple(
+            model
+            for node in sorted(world.nodes)
+            if world.nodes[node].alive
+            for model in _loadable(world, forecasts, config, node)
+        ),
+        valid_until_s=world.taken_at_s + VALID_S,
+        reason=Reason.DEMAND,
+    )
+
+
+def _loadable(
+    world: WorldSnapshot, forecasts: Forecasts, config: PlannerConfig, node: NodeId
+) -> list[ModelId]:
+    models = world.on_node(node)
+    here = room(world, node, config)
+    quiet = [
+        status
+        for status in idle_models(world, models)
+        if _is_quiet(status, forecasts, world.taken_at_s)
+    ]
+    quiet_bytes = sum(status.occupied_bytes for status in quiet)
+    return [
+        status.model
+        for status in models
+        if status.residency in _ABSENT and _fits(status, here, quiet_bytes, len(quiet))
+    ]
+
+
+def _fits(status: ModelStatus, here: Room, quiet_bytes: int, quiet_models: int) -> bool:
+    wanted_bytes = status.footprint_bytes or 0
+    return (
+        not here.never_fits(wanted_bytes)
+        and here.missing_bytes(wanted_bytes) <= quiet_bytes
+        and here.missing_slots() <= quiet_models
+    )
+
+
+def _is_quiet(status: ModelStatus, forecasts: Forecasts, now_s: float) -> bool:
+    """Whether it will hardly be missed; without a forecast, whether it has rested for long."""
+    last_s = status.last_used_at_s
+    idle_s = now_s - (status.residency_since_s if last_s is None else last_s)
+    forecast = forecasts.get(status.model)
+    curve = None if forecast is None else forecast.next_use
+    if curve is None or not curve.is_valid(now_s):
+        return idle_s >= LULL_S
+    return curve.probability_between(now_s, 0.0, LULL_S) < LULL_PROBABILITY
