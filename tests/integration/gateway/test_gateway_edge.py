@@ -31,8 +31,10 @@ class RawLocalAI:
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
+        self.open: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open.add(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -45,6 +47,7 @@ class RawLocalAI:
                     body = await reader.readexactly(size)
                 self.got.append(head + body)
                 writer.write(self.ANSWER)
+        self.open.discard(writer)
         writer.close()
 
 
@@ -57,6 +60,9 @@ async def raw_localai(kit):
     kit.localai.port = server.sockets[0].getsockname()[1]
     yield localai
     server.close()
+    for writer in tuple(localai.open):
+        writer.close()
+    await kit.eventually(lambda: not localai.open)
 
 
 async def talk(port: int, request: bytes, *, limit_s: float = 10.0) -> bytes:

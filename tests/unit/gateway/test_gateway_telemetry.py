@@ -5,8 +5,10 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from api.gateway.detect import ApiStyle
 from api.gateway.meter import RequestMeter, Subject
 from api.gateway.metrics import MAX_MODEL_LABELS, GatewayMetrics
+from api.gateway.sse import AnswerObserver, Format
 from api.gateway.telemetry import BATCH, Telemetry
 from contracts.errors import Transient
 from contracts.events import (
@@ -143,6 +145,14 @@ async def test_without_a_log_nothing_is_kept():
     assert (telemetry.pending, telemetry.dropped) == (0, 0)
 
 
+def words(count: int, *more: bytes) -> AnswerObserver:
+    """A chat stream of so many pieces of content, as far as it was relayed."""
+    observer = AnswerObserver(ApiStyle.OPENAI, Format.EVENTS)
+    for piece in (b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n',) * count + more:
+        observer.feed(piece, 1.0)
+    return observer
+
+
 async def test_a_request_that_is_served(kit):
     meter = kit.meter()
     await kit.clock.advance(1.0)
@@ -152,8 +162,9 @@ async def test_a_request_that_is_served(kit):
     meter.first_content(kit.clock.monotonic_s())
     meter.first_content(99.0)
     await kit.clock.advance(3.0)
-    meter.completed(status=200, input_tokens=None, output_tokens=7)
-    meter.completed(status=200, input_tokens=1, output_tokens=1)
+    meter.watch(words(7, b"data: [DONE]\n\n"))
+    meter.completed(status=200)
+    meter.completed(status=200)
     meter.failed(status=500, error="x", origin=Origin.GATEWAY)
     meter.cancelled()
     await kit.telemetry.close()
@@ -166,6 +177,7 @@ async def test_a_request_that_is_served(kit):
     assert isinstance(completed, RequestCompleted)
     assert (completed.duration_s, completed.service_s) == (6.0, 5.0)
     assert (completed.input_tokens, completed.output_tokens) == (None, 7)
+    assert completed.tokens_counted
     text = kit.metrics.render().decode()
     assert (
         'headstart_gateway_requests_total{class="realtime",code="200",model="listed",'
@@ -182,7 +194,7 @@ async def test_a_request_that_fails_or_is_left(kit):
     left.cancelled()
     left.failed(status=None, error="x", origin=Origin.GATEWAY)
     early = kit.meter()
-    early.completed(status=200, input_tokens=1, output_tokens=None)
+    early.completed(status=200)
     await kit.telemetry.close()
     events = await kit.written()
     ends = [event for event in events if not isinstance(event, RequestReceived)]
@@ -192,6 +204,21 @@ async def test_a_request_that_fails_or_is_left(kit):
     assert ends[1].phase is RequestPhase.LOADING
     assert isinstance(ends[2], RequestCompleted)
     assert ends[2].service_s == ends[2].duration_s
+    assert (ends[2].output_tokens, ends[2].tokens_counted) == (None, False)
+
+
+async def test_what_was_relayed_before_an_early_end_is_told(kit):
+    failed, left = kit.meter(), kit.meter()
+    failed.watch(words(2))
+    failed.failed(status=200, error="truncated", origin=Origin.UPSTREAM)
+    usage = b'data: {"usage":{"prompt_tokens":5,"completion_tokens":9}}\n\n'
+    left.watch(words(3, usage))
+    left.cancelled()
+    await kit.telemetry.close()
+    ends = [event for event in await kit.written() if not isinstance(event, RequestReceived)]
+    told = [(end.input_tokens, end.output_tokens, end.tokens_counted) for end in ends]
+    assert told == [(None, 2, True), (5, 9, False)]
+    assert 'tokens_total{direction="output",model="listed"} 11.0' in kit.metrics.render().decode()
 
 
 def test_labels_are_bounded_whatever_callers_make_up():
