@@ -15,7 +15,6 @@ class Terminal:
     def __init__(self, descriptors: tuple[int, ...] = (0, 1, 2)) -> None:
         self._there = tuple(number for number in descriptors if _is_terminal(number))
 
-    @property
     def is_gone(self) -> bool:
         """Whether there was one and there is none any more."""
         return bool(self._there) and not any(_is_terminal(number) for number in self._there)

@@ -111,7 +111,7 @@ async def serve(settings: Settings, listening: socket.socket) -> int:
         terminal = Terminal()
 
         def hang_up() -> None:
-            if terminal.is_gone:
+            if terminal.is_gone():
                 stop()
             else:
                 configuration.reload()

@@ -173,9 +173,9 @@ def test_the_names_of_changes_are_bounded() -> None:
 def test_a_terminal_that_is_closed_is_noticed() -> None:
     ours, theirs = os.openpty()
     terminal = Terminal((theirs,))
-    assert not terminal.is_gone
+    assert not terminal.is_gone()
     os.close(ours)
-    assert terminal.is_gone
+    assert terminal.is_gone()
     os.close(theirs)
-    assert terminal.is_gone
-    assert not Terminal((theirs,)).is_gone, "there was none"
+    assert terminal.is_gone()
+    assert not Terminal((theirs,)).is_gone(), "there was none"
