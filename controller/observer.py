@@ -59,6 +59,7 @@ class Observer:
         self._footprints: dict[ModelId, int | None] = {}
         self._profiles: dict[ModelId, ModelProfile | None] = {}
         self._lost = False
+        self._broken_aliases: frozenset[str] = frozenset()
         self._nudged = asyncio.Event()
 
     def look_now(self) -> None:
@@ -114,13 +115,25 @@ class Observer:
         for model in models:
             if model not in self._footprints:
                 await self._inquire(model)
+        aliases = await self._server.aliases()
+        self._tell_broken(aliases, models)
         return Catalogue(
             node=self._node,
             models=models,
-            aliases=await self._server.aliases(),
+            aliases=aliases,
             footprints={m: size for m, size in self._footprints.items() if size is not None},
             profiles={m: found for m, found in self._profiles.items() if found is not None},
         )
+
+    def _tell_broken(self, aliases: Mapping[str, ModelId], models: tuple[ModelId, ...]) -> None:
+        """One line when an alias leads to nothing that can be asked for, one when it does again."""
+        known = frozenset(models)
+        broken = frozenset(alias for alias, target in aliases.items() if target not in known)
+        for alias in sorted(broken - self._broken_aliases):
+            _log.warning("alias_broken", node=self._node, alias=alias, target=aliases[alias])
+        for alias in sorted(self._broken_aliases - broken):
+            _log.info("alias_mended", node=self._node, alias=alias)
+        self._broken_aliases = broken
 
     async def _inquire(self, model: ModelId) -> None:
         """Once per model: what LocalAI thinks it needs, and what its file declares for us."""

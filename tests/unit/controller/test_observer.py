@@ -7,6 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from contracts.config import ModelProfile
 from contracts.errors import Permanent, Transient
@@ -162,3 +163,22 @@ async def test_a_refusal_is_a_fault_like_any_other(watch):
     watch.server.fault = Permanent("wrong key")
     await watch.go(0.0)
     assert watch.kinds() == ["NodeLost"]
+
+
+@pytest.mark.case("P095")
+async def test_an_alias_that_leads_nowhere_is_told_once_and_so_is_its_mending(watch):
+    watch.server._aliases = {"best": A, "gone": ModelId("nowhere"), "chain": ModelId("best")}
+    with capture_logs() as logs:
+        await watch.go(3 * CATALOGUE_EVERY * POLL_S)
+    told = [entry for entry in logs if entry["event"] == "alias_broken"]
+    assert [(entry["alias"], entry["target"]) for entry in told] == [
+        ("chain", "best"), ("gone", "nowhere"),
+    ]  # fmt: skip
+    assert watch.catalogues[-1].models == (A, B)
+
+    watch.server._aliases = {"best": A, "gone": B}
+    with capture_logs() as logs:
+        await watch.go(CATALOGUE_EVERY * POLL_S)
+    assert [entry["alias"] for entry in logs if entry["event"] == "alias_mended"] == [
+        "chain", "gone",
+    ]  # fmt: skip
