@@ -142,10 +142,10 @@ class RequestMeter:
         """The whole answer was relayed; ``answered_by`` is the model that the answer names."""
         if self.has_ended:
             return
-        duration_s = self._end("completed", status)
         model = self._subject.model
         if model is None and answered_by:
             model = ModelId(answered_by)
+        duration_s = self._end("completed", status, model)
         self._telemetry.emit(
             RequestCompleted(
                 **self._telemetry.stamp(),
@@ -162,7 +162,7 @@ class RequestMeter:
         """The caller got an error, or a stream that ended early."""
         if self.has_ended:
             return
-        duration_s = self._end("failed", status)
+        duration_s = self._end("failed", status, self._subject.model)
         self._telemetry.emit(
             RequestFailed(
                 **self._telemetry.stamp(),
@@ -180,7 +180,7 @@ class RequestMeter:
         """The caller has left, or was told to make way for another."""
         if self.has_ended:
             return
-        duration_s = self._end("cancelled", None)
+        duration_s = self._end("cancelled", None, self._subject.model)
         self._telemetry.emit(
             RequestCancelled(
                 **self._telemetry.stamp(),
@@ -193,13 +193,13 @@ class RequestMeter:
             )
         )
 
-    def _end(self, outcome: str, status: int | None) -> float:
+    def _end(self, outcome: str, status: int | None, model: ModelId | None) -> float:
         self.has_ended = True
         duration_s = self.elapsed_s
         tokens = self._tokens()
-        self._metrics.tokens(self._subject.model, tokens["input_tokens"], tokens["output_tokens"])
+        self._metrics.tokens(model, tokens["input_tokens"], tokens["output_tokens"])
         self._metrics.ended(
-            self._subject.model,
+            model,
             operation=self._subject.operation,
             priority=self._subject.priority,
             outcome=outcome,
