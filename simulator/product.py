@@ -2,34 +2,30 @@
 
 Called in lock step: what happened becomes an event, the event goes to the predictor and into
 the world, the planner is asked, and its plan is carried out at once. No policy is copied here.
+Where the run has faults, events come late or twice, orders may be refused as LocalAI would
+refuse them, and a poll every 5 s says what is really so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, TypedDict
+from typing import Protocol
 
 from contracts.config import PlannerConfig
 from contracts.errors import Invalid
-from contracts.events import (
-    AnyEvent,
-    LoadCause,
-    ModelLoaded,
-    ModelUnloaded,
-    NodeObserved,
-    PriorityClass,
-    RequestCompleted,
-    RequestDispatched,
-    RequestReceived,
-)
+from contracts.events import AnyEvent, LoadCause, UnloadCause
 from contracts.forecasts import ModelForecast
-from contracts.ids import ModelId, NodeId, RequestId
-from contracts.plan import LoadModel, PlannerState, UnloadModel
-from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
+from contracts.ids import ModelId, NodeId
+from contracts.plan import LoadModel, PlannerState, PlanResult, UnloadModel
+from contracts.world import Mode, ModelStatus, NodeStatus, Residency, WorldSnapshot
 from controller.fold import commit, fold
+from controller.homes import rehomed
 from controller.memory import usable_bytes
 from controller.planner import plan
-from simulator.simulation import Simulation
+from simulator.cluster_state import State
+from simulator.simulation import PARALLEL_LOADS, Simulation
+from simulator.telling import Teller
 from simulator.workloads import MIB
 
 NODE = NodeId("sim")
@@ -37,13 +33,13 @@ NODE = NodeId("sim")
 PUBLISH_S = 10.0
 """How often the predictor is asked for everything, as in a deployment."""
 
-_RENEW = "renew"
+POLL_S = 5.0
+"""How often a node is looked at where something may go wrong, as in a deployment."""
 
+_RENEW, _POLL, _LATE = "renew", "poll", "late"
+_REFUSED_S = 5.0
 
-class _Stamp(TypedDict):
-    event_id: str
-    at_s: float
-    source: str
+OnPlan = Callable[[WorldSnapshot, PlanResult], None]
 
 
 class Engine(Protocol):
@@ -63,16 +59,27 @@ class ProductDriver:
     ----------
     engine : Engine or None
         None: no forecasts, as when the predictor is away.
+    on_plan : callable
+        Shown each plan beside the world that it was made from, before it is carried out.
     """
 
-    def __init__(self, name: str, engine: Engine | None, config: PlannerConfig) -> None:
+    def __init__(
+        self,
+        name: str,
+        engine: Engine | None,
+        config: PlannerConfig,
+        *,
+        on_plan: OnPlan = lambda _world, _result: None,
+    ) -> None:
         self.name = name
         self._engine = engine
         self._config = config
+        self._on_plan = on_plan
         self._state = PlannerState()
         self._forecasts: dict[ModelId, ModelForecast] = {}
-        self._sequence = 0
         self._timer_at_s = float("inf")
+        self._late: dict[str, AnyEvent] = {}
+        self._told_until_s = float("-inf")
 
     def begin(self, simulation: Simulation) -> None:
         """Everything is cold; footprints and load times are known, as after a measured day.
@@ -81,111 +88,95 @@ class ProductDriver:
         for ever.
         """
         self._sim = simulation
+        self._faulty = simulation.faults.any
+        count = len(simulation.nodes)
+        self._nodes = [NODE] if count == 1 else [NodeId(f"{NODE}-{n}") for n in range(count)]
+        self._teller = Teller(simulation, self._nodes)
         models = {
             name: ModelStatus(
                 model=name,
-                node=NODE,
+                node=self._nodes[0],
                 footprint_bytes=model.spec.footprint_bytes,
                 load_s=model.spec.load_s,
                 residency=Residency.COLD,
             )
             for name, model in simulation.models.items()
         }
-        self._world = WorldSnapshot(taken_at_s=simulation.now_s, mode=Mode.ACTIVE, models=models)
-        self._fold(
-            NodeObserved(
-                **self._stamp(),
-                node=NODE,
-                resident=(),
-                busy=(),
-                memory_total_bytes=simulation.capacity_mb * MIB,
-                memory_used_bytes=0,
-                model_limit=None,
-            )
+        self._world = WorldSnapshot(
+            taken_at_s=simulation.now_s,
+            mode=Mode.ACTIVE,
+            models=models,
+            nodes={
+                node: NodeStatus(node=node, lists=tuple(sorted(models))) for node in self._nodes
+            },
         )
-        usable = usable_bytes(self._world.nodes[NODE], self._config)
-        largest = max(models.values(), key=lambda model: model.footprint_bytes or 0)
-        if usable is not None and usable < (largest.footprint_bytes or 0):
-            raise Invalid(
-                f"capacity of {simulation.capacity_mb} MB less a reserve of "
-                f"{self._config.reserve_ratio:.0%} does not hold {largest.model} "
-                f"({simulation.models[largest.model].spec.size_mb} MB)"
-            )
+        self._look()
+        self._refuse_too_small()
         if self._engine is not None:
             simulation.wake_at(simulation.now_s, _RENEW)
+        if self._faulty:
+            simulation.wake_at(simulation.now_s + POLL_S, _POLL)
         self._tick_later(simulation.now_s)
 
     def on_arrival(self, request: int, model: ModelId) -> None:
         """A gateway received it."""
-        event = RequestReceived(
-            **self._stamp(),
-            request_id=RequestId(str(request)),
-            model=model,
-            operation="chat",
-            priority=PriorityClass.REALTIME,
-            client="",
-            stream=False,
-        )
-        self._fold(event)
+        self._tell(self._teller.received(request, model))
+        if self._faulty and self._is_ghost(model):
+            self._fold(self._teller.unloaded(model, UnloadCause.GHOST))
         if self._engine is not None:
             self._take(self._engine.renewals(self._sim.now_s))
         self._react()
 
     def on_started(self, request: int, model: ModelId) -> None:
         """It was sent to LocalAI."""
-        outcome = self._sim.outcomes[request]
-        self._fold(
-            RequestDispatched(
-                **self._stamp(),
-                request_id=RequestId(str(request)),
-                model=model,
-                node=NODE,
-                queue_wait_s=outcome.wait_s,
-                cold=outcome.cold,
-            )
-        )
+        self._tell(self._teller.dispatched(request, model))
 
     def on_ended(self, request: int, model: ModelId) -> None:
         """Its answer ended."""
-        outcome = self._sim.outcomes[request]
-        self._fold(
-            RequestCompleted(
-                **self._stamp(),
-                request_id=RequestId(str(request)),
-                model=model,
-                status=200,
-                duration_s=self._sim.now_s - outcome.arrival.at_s,
-                service_s=outcome.arrival.service_s,
-                input_tokens=None,
-                output_tokens=None,
-            )
-        )
+        self._tell(self._teller.completed(request, model))
         self._react()
 
     def on_loaded(self, model: ModelId) -> None:
         """A load ended."""
-        spec = self._sim.models[model].spec
-        self._fold(
-            ModelLoaded(
-                **self._stamp(),
-                model=model,
-                node=NODE,
-                cause=LoadCause.DEMAND,
-                load_s=spec.load_s,
-                footprint_bytes=spec.footprint_bytes,
-            )
-        )
+        self._fold(self._teller.loaded(model))
+        self._react()
+
+    def on_load_failed(self, model: ModelId, *, lied: bool) -> None:
+        """A load ended without a hot model; a lie is found out by the first request, or a poll."""
+        if lied:
+            self._fold(self._teller.loaded(model))
+            if self._sim.models[model].queue:
+                self._fold(self._teller.unloaded(model, UnloadCause.GHOST))
+        else:
+            self._fold(self._teller.load_failed(model, self._sim.faults.cooldown_s))
+        self._react()
+
+    def on_node(self, node: int, lost: tuple[ModelId, ...], broken: tuple[int, ...]) -> None:
+        """Its requests break off at once; what else is so, the next poll shows."""
+        for request in broken:
+            self._tell(self._teller.failed(request))
+        for model in lost:
+            if self._world.models[model].residency is Residency.LOADING:
+                self._fold(self._teller.load_failed(model, _REFUSED_S))
         self._react()
 
     def on_timer(self, tag: str) -> None:
-        """The tick that the planner asked for; ``tag`` is its time, older ones are void."""
-        if tag == _RENEW:
+        """A renewal, a poll, a late event, or the tick that the last plan asked for."""
+        kind = tag.partition(":")[0]
+        if kind == _RENEW:
             self._renew()
-            self._sim.wake_at(self._sim.now_s + PUBLISH_S, _RENEW)
+        elif kind == _POLL:
+            self._look()
+            self._sim.wake_at(self._sim.now_s + POLL_S, _POLL)
+        elif kind == _LATE:
+            self._hear(self._late.pop(tag))
         elif float(tag) != self._timer_at_s:
             return
-        self._world = replace(self._world, taken_at_s=self._sim.now_s)
+        now_s = max(self._world.taken_at_s, self._sim.now_s)
+        self._world = replace(self._world, taken_at_s=now_s)
         self._react()
+
+    # Deciding
 
     def _react(self) -> None:
         """Plan, and again as long as unloads made room that the next plan may use."""
@@ -194,54 +185,127 @@ class ProductDriver:
 
     def _carry_out_plan(self) -> bool:
         """Whether anything was unloaded, which happens at once here."""
+        if len(self._nodes) > 1:
+            self._world, _ = rehomed(self._world, self._config, {})
         result = plan(
             world=self._world,
             forecasts=self._forecasts,
             state=self._state,
             config=self._config,
         )
+        self._on_plan(self._world, result)
         self._state = result.state
         self._world = commit(self._world, result.plan)
         unloaded = False
         for action in result.plan.actions:
             match action:
                 case UnloadModel():
-                    unloaded = True
-                    self._sim.unload(action.model)
-                    self._fold(
-                        ModelUnloaded(
-                            **self._stamp(),
-                            model=action.model,
-                            node=NODE,
-                            cause=action.cause,
-                        )
-                    )
+                    unloaded = self._unload(action) or unloaded
                 case LoadModel():
-                    self._sim.start_load(action.model, prefetch=action.cause is LoadCause.PREFETCH)
+                    self._load(action)
                 case _:
                     pass
         self._tick_later(result.next_tick_at_s)
         return unloaded
 
+    def _unload(self, action: UnloadModel) -> bool:
+        model = self._sim.models[action.model]
+        if self._faulty and model.state is not State.COLD and not model.idle:
+            self._fold(self._teller.given_up(action.action_id, "unload", action.model))
+            return False
+        if not self._faulty or model.state is not State.COLD:
+            self._sim.unload(action.model)
+        self._fold(self._teller.unloaded(action.model, action.cause))
+        return True
+
+    def _load(self, action: LoadModel) -> None:
+        name, node = action.model, self._nodes.index(action.node)
+        model = self._sim.models[name]
+        if self._faulty and model.state is State.HOT:
+            self._fold(self._teller.loaded(name))
+            return
+        if self._faulty and not self._would_start(name, node):
+            if model.state is State.COLD:
+                wait_s = max(_REFUSED_S, model.cooldown_until_s - self._sim.now_s)
+                self._fold(self._teller.load_failed(name, wait_s))
+            return
+        self._sim.start_load(name, prefetch=action.cause is LoadCause.PREFETCH, node=node)
+
+    def _would_start(self, name: ModelId, node: int) -> bool:
+        """Whether LocalAI could carry out this load; what is believed may be out of date."""
+        where, model = self._sim.nodes[node], self._sim.models[name]
+        return (
+            where.alive
+            and where.loading < PARALLEL_LOADS
+            and model.state is State.COLD
+            and self._sim.now_s >= model.cooldown_until_s
+            and self._sim.fits(name, node)
+        )
+
     def _renew(self) -> None:
         if self._engine is not None:
             self._take(self._engine.tick(self._sim.now_s))
+            self._sim.wake_at(self._sim.now_s + PUBLISH_S, _RENEW)
 
     def _take(self, forecasts: tuple[ModelForecast, ...]) -> None:
         for forecast in forecasts:
             self._forecasts[forecast.model] = forecast
 
     def _tick_later(self, at_s: float) -> None:
-        """Only what the last plan asked for counts."""
+        """Only what the last plan asked for counts; it is never asked for in the past."""
+        at_s = max(at_s, self._sim.now_s)
         if at_s != self._timer_at_s:
             self._timer_at_s = at_s
             self._sim.wake_at(at_s, repr(at_s))
+
+    # What is told
+
+    def _tell(self, event: AnyEvent) -> None:
+        """What a gateway writes comes in its order, but it may come late or twice."""
+        if not self._faulty:
+            self._fold(event)
+            return
+        number, now_s = self._teller.count, self._sim.now_s
+        self._told_until_s = max(self._told_until_s, now_s + self._sim.faults.event_delay_s(number))
+        if self._told_until_s <= now_s:
+            self._hear(event)
+            return
+        tag = f"{_LATE}:{number}"
+        self._late[tag] = event
+        self._sim.wake_at(self._told_until_s, tag)
+
+    def _hear(self, event: AnyEvent) -> None:
+        self._fold(event)
+        if self._sim.faults.is_doubled(int(event.event_id[1:])):
+            self._fold(event)
 
     def _fold(self, event: AnyEvent) -> None:
         self._world = fold(self._world, event)
         if self._engine is not None:
             self._engine.observe(event)
 
-    def _stamp(self) -> _Stamp:
-        self._sequence += 1
-        return _Stamp(event_id=f"s{self._sequence}", at_s=self._sim.now_s, source="sim")
+    def _look(self) -> None:
+        """What one poll of each node finds."""
+        for number in range(len(self._nodes)):
+            known = self._world.nodes[self._nodes[number]]
+            if self._sim.nodes[number].alive:
+                self._fold(self._teller.observed(number))
+            elif known.alive:
+                self._fold(self._teller.lost(number))
+
+    def _is_ghost(self, model: ModelId) -> bool:
+        return (
+            self._world.models[model].residency is Residency.HOT
+            and self._sim.models[model].state is State.COLD
+        )
+
+    def _refuse_too_small(self) -> None:
+        usable = usable_bytes(self._world.nodes[self._nodes[0]], self._config)
+        specs = [model.spec for model in self._sim.models.values()]
+        largest = max(specs, key=lambda spec: spec.size_mb)
+        if usable is not None and usable < largest.size_mb * MIB:
+            raise Invalid(
+                f"capacity of {self._sim.capacity_mb} MB less a reserve of "
+                f"{self._config.reserve_ratio:.0%} does not hold {largest.model} "
+                f"({largest.size_mb} MB)"
+            )

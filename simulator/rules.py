@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable
 
 from contracts.errors import Invalid
 from contracts.ids import ModelId
-from simulator.simulation import PARALLEL_LOADS, Simulation, State
+from simulator.cluster_state import State
+from simulator.simulation import PARALLEL_LOADS, Simulation
 from simulator.workloads import Workload
 
 IDLE_TIMEOUT_S = 900.0
 ORACLE_TICK_S = 1.0
 ORACLE_HORIZON_S = 32.0
+_RETRY = "retry"
 
 
 class RuleDriver:
-    """Demand loads in order of arrival, victims in the order that a subclass names (`lru`)."""
+    """Demand loads in order of arrival, victims in the order that a subclass names (`lru`).
+
+    A load goes to the node with the most room that has a free load slot: the first on which
+    it fits; else the first on which evicting makes it fit.
+    """
 
     name = "lru"
 
     def __init__(self) -> None:
-        self._waiting: deque[ModelId] = deque()
+        self._waiting: list[ModelId] = []
 
     def begin(self, simulation: Simulation) -> None:
         """Keep the simulation that orders go to."""
         self._sim = simulation
+        self._only_node = (0,) if len(simulation.nodes) == 1 else ()
 
     def on_arrival(self, request: int, model: ModelId) -> None:
         """A cold model's first request starts its load or joins the waiting loads."""
@@ -47,38 +54,94 @@ class RuleDriver:
         """A load slot is free."""
         self._retry()
 
+    def on_load_failed(self, model: ModelId, *, lied: bool) -> None:
+        """Tried again when the model has cooled down; others go on at once."""
+        if self._sim.models[model].queue and model not in self._waiting:
+            self._waiting.append(model)
+        self._sim.wake_at(self._sim.models[model].cooldown_until_s, _RETRY)
+        self._retry()
+
+    def on_node(self, node: int, lost: tuple[ModelId, ...], broken: tuple[int, ...]) -> None:
+        """What is waited for has to be loaded anew; there may be other room now."""
+        for model in lost:
+            if self._sim.models[model].queue and model not in self._waiting:
+                self._waiting.append(model)
+        self._retry()
+
     def on_timer(self, tag: str) -> None:
+        """A cool-down has ended, or what the policy itself waits for."""
+        if tag == _RETRY:
+            self._retry()
+        else:
+            self.on_tick(tag)
+
+    def on_tick(self, tag: str) -> None:
         """Only policies that tick ask for timers."""
 
-    def victims(self, for_model: ModelId) -> list[ModelId]:
-        """Idle models, first to go first."""
+    def victims(self, node: int) -> list[ModelId]:
+        """Idle models of a node, first to go first."""
         models = self._sim.models
-        return sorted(self._sim.idle_models(), key=lambda m: (models[m].last_used_s, m))
+        return sorted(self._sim.idle_models(node), key=lambda m: (models[m].last_used_s, m))
 
-    def fits(self, model: ModelId) -> bool:
+    def fits(self, model: ModelId, node: int) -> bool:
         """Whether the load may start without another eviction."""
-        return self._sim.fits(model)
+        return self._sim.fits(model, node)
+
+    def room(self, node: int) -> int:
+        """What is left on a node, in the unit that the policy counts in."""
+        return self._sim.free_mb(node)
+
+    def could_fit(self, model: ModelId, node: int) -> bool:
+        """Whether it would fit with every idle model gone."""
+        idle_mb = sum(self._sim.models[m].spec.size_mb for m in self._sim.idle_models(node))
+        return self._sim.models[model].spec.size_mb <= self._sim.free_mb(node) + idle_mb
 
     def evicted(self, model: ModelId) -> None:
         """A victim is about to go."""
 
     def _try_load(self, model: ModelId) -> bool:
-        if self._sim.loading >= PARALLEL_LOADS:
+        if self._sim.now_s < self._sim.models[model].cooldown_until_s:
             return False
-        if not self.fits(model):
-            for victim in self.victims(model):
+        node = self._node_for(model)
+        if node is None:
+            return False
+        if not self.fits(model, node):
+            for victim in self.victims(node):
                 self.evicted(victim)
                 self._sim.unload(victim)
-                if self.fits(model):
+                if self.fits(model, node):
                     break
-        if not self.fits(model):
+        if not self.fits(model, node):
             return False
-        self._sim.start_load(model, prefetch=False)
+        self._sim.start_load(model, prefetch=False, node=node)
         return True
 
+    def _node_for(self, model: ModelId) -> int | None:
+        nodes = self._sim.nodes
+        free = [
+            node
+            for node in self._only_node or range(len(nodes))
+            if nodes[node].alive and nodes[node].loading < PARALLEL_LOADS
+        ]
+        if len(free) < 2:
+            return free[0] if free else None
+        free.sort(key=lambda node: (-self.room(node), node))
+        for suits in (self.fits, self.could_fit):
+            for node in free:
+                if suits(model, node):
+                    return node
+        return free[0]
+
     def _retry(self) -> None:
-        while self._waiting and self._try_load(self._waiting[0]):
-            self._waiting.popleft()
+        """In order of arrival up to the first that cannot start; who cools down holds up nobody."""
+        waiting, place = self._waiting, 0
+        while place < len(waiting):
+            if self._sim.now_s < self._sim.models[waiting[place]].cooldown_until_s:
+                place += 1
+            elif self._try_load(waiting[place]):
+                del waiting[place]
+            else:
+                return
 
 
 class LocalAILru(RuleDriver):
@@ -90,10 +153,18 @@ class LocalAILru(RuleDriver):
         super().__init__()
         self._limit = model_limit
 
-    def fits(self, model: ModelId) -> bool:
+    def fits(self, model: ModelId, node: int) -> bool:
         """Fewer than the limit are resident or loading."""
-        held = sum(m.state is not State.COLD for m in self._sim.models.values())
-        return held < self._limit
+        return self.room(node) > 0
+
+    def room(self, node: int) -> int:
+        """How many more models may be resident."""
+        models = self._sim.models.values()
+        return self._limit - sum(m.state is not State.COLD and m.node == node for m in models)
+
+    def could_fit(self, model: ModelId, node: int) -> bool:
+        """One that is idle makes room for any."""
+        return any(True for _ in self._sim.idle_models(node))
 
 
 class IdleTimeout(RuleDriver):
@@ -111,7 +182,7 @@ class IdleTimeout(RuleDriver):
         super().on_loaded(model)
         self._watch(model)
 
-    def on_timer(self, tag: str) -> None:
+    def on_tick(self, tag: str) -> None:
         """Unload the model if it was not used since."""
         model = self._sim.models[ModelId(tag)]
         if model.idle and self._sim.now_s >= model.last_used_s + IDLE_TIMEOUT_S:
@@ -141,9 +212,9 @@ class Gdsf(RuleDriver):
         self._value[model] = self._inflation + self._count[model] * spec.load_s / spec.size_mb
         super().on_arrival(request, model)
 
-    def victims(self, for_model: ModelId) -> list[ModelId]:
+    def victims(self, node: int) -> list[ModelId]:
         """Least value first."""
-        return sorted(self._sim.idle_models(), key=lambda m: (self._value[m], m))
+        return sorted(self._sim.idle_models(node), key=lambda m: (self._value[m], m))
 
     def evicted(self, model: ModelId) -> None:
         """Age all others by the victim's value."""
@@ -168,9 +239,9 @@ class Belady(RuleDriver):
         index = bisect_right(times, self._sim.now_s)
         return times[index] if index < len(times) else float("inf")
 
-    def victims(self, for_model: ModelId) -> list[ModelId]:
+    def victims(self, node: int) -> list[ModelId]:
         """Farthest next arrival first."""
-        return sorted(self._sim.idle_models(), key=lambda m: (-self.next_arrival_s(m), m))
+        return sorted(self._sim.idle_models(node), key=lambda m: (-self.next_arrival_s(m), m))
 
 
 class Oracle(Belady):
@@ -193,7 +264,7 @@ class Oracle(Belady):
         """One more model is cold."""
         self._quiet_until_s = float("-inf")
 
-    def on_timer(self, tag: str) -> None:
+    def on_tick(self, tag: str) -> None:
         """Each second: waiting loads first, then prefetches."""
         self._retry()
         if self._sim.now_s >= self._quiet_until_s:
@@ -213,29 +284,35 @@ class Oracle(Belady):
             default=float("inf"),
         )
         for next_s, name in due:
-            if self._sim.loading or self._waiting:
+            if self._waiting:
                 return
             load_s = models[name].spec.load_s
             if next_s - self._sim.now_s <= load_s + ORACLE_HORIZON_S:
                 later = next_s + load_s
-                self._try_prefetch(
-                    name, [v for v in self.victims(name) if self.next_arrival_s(v) > later]
-                )
+                for node, state in enumerate(self._sim.nodes):
+                    if state.alive and not state.loading and self._try_prefetch(name, node, later):
+                        break
 
-    def _try_prefetch(self, name: ModelId, allowed: Iterable[ModelId]) -> None:
+    def _try_prefetch(self, name: ModelId, node: int, later_s: float) -> bool:
+        """Evicting only what is asked for after ``later_s``."""
         sim = self._sim
-        room_mb = sim.capacity_mb - sim.used_mb
+        size_mb, room_mb = sim.models[name].spec.size_mb, sim.free_mb(node)
+        if sim.now_s < sim.models[name].cooldown_until_s:
+            return False
         chosen = []
-        for victim in allowed:
-            if room_mb >= sim.models[name].spec.size_mb:
-                break
-            room_mb += sim.models[victim].spec.size_mb
-            chosen.append(victim)
-        if room_mb >= sim.models[name].spec.size_mb:
-            for victim in chosen:
-                self.evicted(victim)
-                sim.unload(victim)
-            sim.start_load(name, prefetch=True)
+        if room_mb < size_mb:
+            for victim in self.victims(node):
+                if room_mb >= size_mb or self.next_arrival_s(victim) <= later_s:
+                    break
+                room_mb += sim.models[victim].spec.size_mb
+                chosen.append(victim)
+        if room_mb < size_mb:
+            return False
+        for victim in chosen:
+            self.evicted(victim)
+            sim.unload(victim)
+        sim.start_load(name, prefetch=True, node=node)
+        return True
 
 
 def safe_model_limit(workload: Workload, capacity_mb: int) -> int:

@@ -14,7 +14,7 @@ import math
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 from zlib import crc32
@@ -51,11 +51,15 @@ class WorkloadModel:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Arrival:
-    """One request: when, for which model, and how long it occupies a slot."""
+    """One request: when, for which model, and how long it occupies a slot.
+
+    ``rank`` is its class: 0 realtime, 1 batch, 2 background; less goes first.
+    """
 
     at_s: float
     model: ModelId
     service_s: float
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,10 @@ class Workload:
     name: str
     models: dict[ModelId, WorkloadModel]
     arrivals: tuple[Arrival, ...]
+
+    def realtime(self) -> Workload:
+        """The same requests, all of the first class."""
+        return replace(self, arrivals=tuple(replace(a, rank=0) for a in self.arrivals))
 
     def between(self, from_s: float, until_s: float) -> tuple[Arrival, ...]:
         """The requests with ``from_s`` <= time < ``until_s``."""
@@ -89,7 +97,7 @@ class Workload:
         return found
 
 
-def load_workload(name: str, trace: Path) -> Workload:
+def load_workload(name: str, trace: Path, *, classes: bool = False) -> Workload:
     """Read ``trace`` as the workload ``name`` (see ``WORKLOADS``).
 
     Raises
@@ -113,7 +121,7 @@ def load_workload(name: str, trace: Path) -> Workload:
         raise Invalid(f"{trace}: {next(filter(None, misfits))}") from error
     if not workload.arrivals:
         raise Invalid(f"{trace}: holds no request for workload {name}")
-    return workload
+    return workload if classes else workload.realtime()
 
 
 def guess_workload(trace: Path) -> str:
@@ -143,6 +151,12 @@ def guess_workload(trace: Path) -> str:
 def drawn_ratio(text: str) -> float:
     """A number in [0, 1) that depends on ``text`` alone."""
     return crc32(text.encode()) / 2**32
+
+
+def drawn_rank(text: str) -> int:
+    """A class of 60 % realtime, 25 % batch and 15 % background that depends on ``text:c`` alone."""
+    drawn = crc32(f"{text}:c".encode()) % 100
+    return 0 if drawn < 60 else 1 if drawn < 85 else 2
 
 
 def drawn_service_s(text: str) -> float:
@@ -245,14 +259,24 @@ def _whole(row: dict[str, str], column: str) -> int:
         raise ValueError(f"{column} {text or ''!r}: must be a whole number") from None
 
 
+def _numbered(rows: list[dict[str, str]]) -> Iterator[tuple[dict[str, str], str]]:
+    """Each row with "m:0:j": its model, and how many of that model were before it."""
+    numbers: dict[str, int] = defaultdict(int)
+    for row in rows:
+        model = row["model"]
+        yield row, f"{model}:0:{numbers[model]}"
+        numbers[model] += 1
+
+
 def _gentd26(rows: list[dict[str, str]]) -> Workload:
     arrivals = (
         Arrival(
             _number(row, "t_s"),
             ModelId(row["model"]),
             min(_GENTD26_SERVICE_S, _number(row, "service_s")),
+            drawn_rank(key),
         )
-        for row in rows
+        for row, key in _numbered(rows)
     )
     return _workload(
         "gentd26",
@@ -271,6 +295,7 @@ def _azure_fn(rows: list[dict[str, str]]) -> Workload:
             60 * _whole(row, "minute") + 60 * drawn_ratio(f"{key}:t"),
             ModelId(row["model"]),
             drawn_service_s(key),
+            drawn_rank(key),
         )
         for row in rows
         if row["model"] in kept
@@ -298,14 +323,16 @@ def _servegen(rows: list[dict[str, str]]) -> Workload:
         for j in range(math.floor(expected + drawn_ratio(f"{client}:{window}"))):
             key = f"{client}:{window}:{j}"
             at_s = start_s + window_s * drawn_ratio(f"{key}:t")
-            arrivals.append(Arrival(at_s, ModelId(client), drawn_service_s(key)))
+            arrivals.append(Arrival(at_s, ModelId(client), drawn_service_s(key), drawn_rank(key)))
     return _workload("servegen", arrivals, _common_model)
 
 
 def _plain(rows: list[dict[str, str]]) -> Workload:
     arrivals = (
-        Arrival(_number(row, "t_s"), ModelId(row["model"]), _number(row, "service_s"))
-        for row in rows
+        Arrival(
+            _number(row, "t_s"), ModelId(row["model"]), _number(row, "service_s"), drawn_rank(key)
+        )
+        for row, key in _numbered(rows)
     )
     return _workload("csv", arrivals, _common_model)
 

@@ -15,7 +15,8 @@ from controller.policies.registry import POLICIES
 from simulator.comparison import COUNTS_MODELS
 from simulator.product import ProductDriver
 from simulator.rules import RULES
-from simulator.simulation import PARALLEL_LOADS, Driver, Simulation, State
+from simulator.cluster_state import State
+from simulator.simulation import PARALLEL_LOADS, Driver, Simulation
 from simulator.workloads import Arrival, Workload, WorkloadModel
 
 pytestmark = pytest.mark.simulation

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from contracts.ids import ModelId
-from simulator.simulation import Simulation, State
+from simulator.cluster_state import State
+from simulator.simulation import Simulation
 from simulator.workloads import Arrival, Workload, WorkloadModel
 
 pytestmark = pytest.mark.simulation
