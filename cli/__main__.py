@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("cli.demo", "See forecasts at work, with an emulated LocalAI."),
     "emulate": ("cli.emulate", "Run an emulated LocalAI."),
     "replay": ("cli.replay", "Send a recorded trace through a whole stack."),
+    "bench": ("cli.bench", "Measure what parts of Headstart cost."),
     "simulate": ("cli.simulate", "Compare policies on a workload in virtual time."),
 }
 """Subcommands: the module whose ``register(app)`` adds each, and what its line in help says."""
