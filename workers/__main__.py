@@ -18,6 +18,7 @@ from adapters.clock import ScaledClock
 from adapters.file_store import FILES_FOLDER, RESULTS_FOLDER, DiskFileStore, DiskResultLog
 from adapters.gateway_client import HttpGateway
 from adapters.log_setup import configure_logging
+from adapters.process_signals import on_hang_up_in_thread
 from adapters.redis_batches import RedisBatchStore
 from adapters.redis_client import connect
 from adapters.redis_forecasts import RedisForecastStore
@@ -200,6 +201,7 @@ def _stop_on_signals(stop: threading.Event | None = None) -> threading.Event:
     event = threading.Event() if stop is None else stop
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: event.set())
+    on_hang_up_in_thread(event.set)
     return event
 
 

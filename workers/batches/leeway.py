@@ -50,12 +50,12 @@ def leeway(
     -----
     While somebody of a higher class waits, nothing is begun. Without limits, or with expired
     ones, one line runs at a time, and nothing is loaded. A world that is unknown or old says
-    nothing of who is resident: then the gateway alone decides, one line at a time.
+    nothing of who is resident: then the gateway alone decides, one line and one model at a time.
     """
     wanted = frozenset(models)
     urgent = _is_urgent(batch, left_s, now_s)
     if world is None or now_s - world.taken_at_s > WORLD_EXPIRES_S:
-        return Leeway(slots=1, resident=wanted, loadable=frozenset(), reason=Reason.PASS_THROUGH)
+        return Leeway(slots=1, resident=frozenset(), loadable=wanted, reason=Reason.PASS_THROUGH)
     resident = frozenset(
         model
         for model in wanted

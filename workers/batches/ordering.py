@@ -18,6 +18,7 @@ def next_model(
     *,
     resident: Collection[ModelId],
     loadable: Collection[ModelId],
+    current: ModelId | None = None,
 ) -> ModelId | None:
     """The model whose next line takes the slot that is free; None: none may go now.
 
@@ -28,7 +29,9 @@ def next_model(
     in_flight : mapping
         Lines that run, by model.
     loadable : collection
-        Models that may be loaded for a batch now.
+        Models that may be loaded for a batch now, or of which nobody knows where they are.
+    current : ModelId or None
+        The model of the last line: it is stayed with.
     """
     waiting = [model for model, count in remaining.items() if count]
     at_hand = [model for model in waiting if model in resident]
@@ -38,4 +41,4 @@ def next_model(
     if any(count and model not in resident for model, count in in_flight.items()):
         return None
     cold = [model for model in waiting if model in loadable]
-    return min(cold, key=lambda m: (-remaining[m], m), default=None)
+    return min(cold, key=lambda m: (m != current, -remaining[m], m), default=None)

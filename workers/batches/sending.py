@@ -62,6 +62,7 @@ class Sender:
         for line in lines:
             self._waiting.setdefault(line.model, deque()).append(line)
         self._in_flight: Counter[ModelId] = Counter()
+        self._current: ModelId | None = None
         self._tries: dict[int, Tries] = {}
         self._alone: set[int] = set()
         self._not_before_s: dict[ModelId, float] = {}
@@ -95,10 +96,15 @@ class Sender:
                 if self._not_before_s.get(model, now_s) <= now_s
             }
             model = next_model(
-                remaining, self._in_flight, resident=leeway.resident, loadable=leeway.loadable
+                remaining,
+                self._in_flight,
+                resident=leeway.resident,
+                loadable=leeway.loadable,
+                current=self._current,
             )
             if model is None:
                 return
+            self._current = model
             self._begin(model)
 
     async def moved(self, longest_s: float) -> None:

@@ -130,6 +130,7 @@ def test_the_model_with_most_lines_is_loaded_one_at_a_time():
     assert next_model(remaining, {B: 1}, resident=(), loadable={A, B}) is None
     assert next_model(remaining, {C: 1}, resident={C}, loadable={A}) == A
     assert next_model(remaining, {}, resident=(), loadable=()) is None
+    assert next_model(remaining, {}, resident=(), loadable={A, B}, current=A) == A, "it stays"
 
 
 # Merging
@@ -332,7 +333,7 @@ def test_while_realtime_waits_nothing_is_begun():
 @pytest.mark.parametrize("world", [None, _world(A, taken_at_s=60.0)])
 def test_when_nobody_tells_the_gateway_decides_one_by_one(world):
     may = _leeway(world=world, limits=_limits())
-    assert (may.slots, may.resident) == (1, {A, B, C})
+    assert (may.slots, may.resident, may.loadable) == (1, frozenset(), {A, B, C})
 
 
 @pytest.mark.parametrize(("now_s", "left_s"), [(DAY_S * 0.95, None), (DAY_S * 0.5, DAY_S * 0.6)])
