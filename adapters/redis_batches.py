@@ -85,6 +85,10 @@ class RedisBatchStore:
             taken = await self._take(keys=[_TAKEN + batch_id], args=[owner, int(hold_s * 1000)])
         return bool(taken)
 
+    async def is_taken(self, batch_id: str) -> bool:
+        with mapped_errors("look who has a batch"):
+            return bool(await self._client.exists(_TAKEN + batch_id))
+
     async def let_go(self, batch_id: str, owner: str) -> None:
         with mapped_errors("let go of a batch"):
             await self._let_go(keys=[_TAKEN + batch_id], args=[owner])

@@ -210,6 +210,10 @@ class BatchStore(Protocol):
         """Whether ``owner`` may work on it for ``hold_s`` real seconds from now."""
         ...
 
+    async def is_taken(self, batch_id: str) -> bool:
+        """Whether anybody works on it."""
+        ...
+
     async def let_go(self, batch_id: str, owner: str) -> None: ...  # noqa: D102
 
 

@@ -127,6 +127,10 @@ class MemoryBatchStore(Faulty):
         self._check()
         return self._taken.setdefault(batch_id, owner) == owner
 
+    async def is_taken(self, batch_id: str) -> bool:
+        self._check()
+        return batch_id in self._taken
+
     async def let_go(self, batch_id: str, owner: str) -> None:
         self._check()
         if self._taken.get(batch_id) == owner:

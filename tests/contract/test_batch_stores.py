@@ -261,8 +261,10 @@ async def test_batches_are_listed_newest_first(batches: BatchStore):
 
 
 async def test_one_at_a_time_has_a_batch(batches: BatchStore):
+    assert not await batches.is_taken("batch_1")
     assert await batches.take("batch_1", "a", hold_s=30.0)
     assert await batches.take("batch_1", "a", hold_s=30.0)
+    assert await batches.is_taken("batch_1")
     assert not await batches.take("batch_1", "b", hold_s=30.0)
     await batches.let_go("batch_1", "b")
     assert not await batches.take("batch_1", "b", hold_s=30.0)

@@ -28,7 +28,7 @@ TURN_S = 300.0
 """So long before another batch of the queue gets its turn."""
 LOOK_S = 1.0
 """How often the world, the limits and the batch's own record are looked at."""
-HOLD_REAL_S = 30.0
+HOLD_REAL_S = 15.0
 """A batch whose worker died is free for another after this long."""
 ASIDE_S = 10.0
 _RATE_WINDOW_S = 60.0

@@ -13,7 +13,7 @@ from contracts.ports import JobQueue
 from workers.handlers.batch import KIND
 from workers.queues import BATCH
 
-_ALIVE = frozenset({JobState.QUEUED.value, JobState.STARTED.value, JobState.SCHEDULED.value})
+_WAITING = frozenset({JobState.QUEUED.value, JobState.SCHEDULED.value})
 
 _log = structlog.get_logger(__name__)
 
@@ -30,11 +30,11 @@ class Sweep:
         queued = 0
         # Oldest first: whoever came first is begun first.
         for batch in reversed(await self._batches.list()):
-            if not batch.has_ended and not self._has_job(batch):
+            if not batch.has_ended and not await self._has_job(batch):
                 queued += await self._queue(batch)
         return queued
 
-    def _has_job(self, batch: Batch) -> bool:
+    async def _has_job(self, batch: Batch) -> bool:
         if not batch.job_id:
             return False
         try:
@@ -42,7 +42,12 @@ class Sweep:
         except HeadstartError as error:
             _log.warning("batch_job_unreadable", batch=batch.batch_id, error=str(error))
             return False
-        return status is not None and status.get("state") in _ALIVE
+        if status is None:
+            return False
+        if status.get("state") == JobState.STARTED.value:
+            # Its process may be dead, and RQ finds out later than we do.
+            return await self._batches.is_taken(batch.batch_id)
+        return status.get("state") in _WAITING
 
     async def _queue(self, batch: Batch) -> int:
         # Named by the batch's revision: two sweeps at once name the same job.

@@ -590,6 +590,18 @@ async def test_a_batch_whose_job_ended_without_it_gets_a_new_one(state):
     assert (await stage.now()).job_id != first
 
 
+async def test_a_job_that_runs_counts_while_somebody_has_the_batch():
+    stage = Stage([])
+    await stage.batches.add(stage.batch)
+    sweep = Sweep(stage.batches, stage.jobs)
+    await sweep.queue_due()
+    stage.jobs.move((await stage.now()).job_id, JobState.STARTED)
+    assert await stage.batches.take("batch_1", "w", hold_s=30.0)
+    assert await sweep.queue_due() == 0
+    await stage.batches.let_go("batch_1", "w")
+    assert await sweep.queue_due() == 1, "its process died"
+
+
 async def test_a_job_that_cannot_be_read_counts_as_lost(monkeypatch):
     stage = Stage([])
     await stage.batches.add(replace(stage.batch, job_id="x"))
