@@ -9,8 +9,14 @@ from urllib.parse import quote, unquote
 
 import aiohttp
 import pytest
+from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
+from yarl import URL
 
+from adapters.clock import ScaledClock
+from adapters.localai import LocalAIServer
+from contracts.config import NodeConfig
+from contracts.errors import Permanent
 from contracts.events import (
     IntentSignal,
     ModelLoadStarted,
@@ -18,7 +24,7 @@ from contracts.events import (
     RequestFailed,
     RequestReceived,
 )
-from contracts.ids import ModelId
+from contracts.ids import ModelId, NodeId
 from contracts.world import Residency
 from tests.browser.lively import Kind
 from tests.control_server import RunningControl
@@ -182,9 +188,7 @@ async def test_odd_names_have_pages_of_their_own_in_the_control_api():
             assert set(ODD_NAMES) <= listed
             for name in ODD_NAMES:
                 for kind in ("models", "forecasts"):
-                    url = aiohttp.client.URL(
-                        f"{control.url}/v1/{kind}/{quote(name, safe='')}", encoded=True
-                    )
+                    url = URL(f"{control.url}/v1/{kind}/{quote(name, safe='')}", encoded=True)
                     async with http.get(url) as answer:
                         assert answer.status == 200, (kind, name)
                         said = await answer.json()
@@ -286,3 +290,96 @@ async def test_a_typo_with_a_slash_is_asked_for_by_its_caller_alone(http, gatewa
         event for event in of_kind(gateway.told(), ModelLoadStarted) if event.model == "org/typo"
     ]
     assert "org/typo" not in (await series(http))["model"]
+
+
+class OddLocalAI:
+    """A LocalAI whose lists and status calls are as somebody once found them."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = ["a"]
+        self.monitor = (500, "backend a.bin is not currently loaded")
+        self.asked: list[str] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append(f"{request.method} {request.path}")
+        match request.path:
+            case "/v1/models":
+                data = [{"id": name, "object": "model"} for name in self.ids]
+                return web.json_response({"object": "list", "data": data})
+            case "/system":
+                return web.json_response({"loaded_models": [{"id": "a"}]})
+            case "/api/aliases":
+                return web.json_response([])
+            case "/backend/monitor":
+                status, message = self.monitor
+                return web.json_response({"error": {"message": message}}, status=status)
+            case "/v1/chat/completions":
+                return web.json_response({"model": "a", "choices": []})
+            case _:
+                pass
+        return web.json_response({"error": {"message": "Resource not found"}}, status=404)
+
+
+@pytest.fixture
+async def odd() -> AsyncIterator[tuple[OddLocalAI, str]]:
+    server = OddLocalAI()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield server, f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+@pytest.mark.case("P006")
+@pytest.mark.parametrize(
+    "monitor", [(500, "backend a.bin is not currently loaded"), (422, "Unprocessable Entity")]
+)
+async def test_a_status_call_that_is_wrong_does_not_make_a_model_cold(odd, monitor):
+    localai, url = odd
+    localai.monitor = monitor
+    node = NodeConfig(node=NodeId("n1"), url=url)
+    async with LocalAIServer(node, ScaledClock()) as server:
+        assert (await server.report()).resident == ("a",), "the list of what is loaded counts"
+        if monitor[0] == 500:
+            assert await server.is_busy(ModelId("a")) is None
+        else:
+            with pytest.raises(Permanent):
+                await server.is_busy(ModelId("a"))
+        assert (await server.report()).resident == ("a",)
+
+
+@pytest.mark.case("P006")
+async def test_a_model_that_answers_is_served_whatever_its_status_call_says(odd):
+    localai, url = odd
+    with RunningGateway(url, node=NodeConfig(node=NodeId("localai"), url=url)) as gateway:
+        gateway.routes({"a": Residency.HOT})
+        async with aiohttp.ClientSession(gateway.url) as http:
+            for _ in range(5):
+                async with http.post(
+                    "/v1/chat/completions", json={"model": "a", "messages": HI}
+                ) as answer:
+                    assert answer.status == 200
+                    assert answer.headers["x-headstart-cold"] == "false"
+    assert "POST /backend/load" not in localai.asked
+
+
+@pytest.mark.case("P096")
+async def test_a_list_of_files_that_are_no_models(odd):
+    localai, url = odd
+    localai.ids = ["", ".DS_Store", ".git", "README.md", *(f"f{n}.txt" for n in range(296))]
+    async with LocalAIServer(NodeConfig(node=NodeId("n1"), url=url), ScaledClock()) as server:
+        models = await server.models()
+    assert len(models) == 299
+    assert "" not in models
+    assert not any("load" in call for call in localai.asked)
+
+
+@pytest.mark.case("P097")
+async def test_nothing_of_ours_asks_for_a_name_that_is_not_listed(odd):
+    localai, url = odd
+    async with LocalAIServer(NodeConfig(node=NodeId("n1"), url=url), ScaledClock()) as server:
+        with pytest.raises(Permanent, match="has no model 'org/typo'"):
+            await server.load(ModelId("org/typo"))
+    assert "POST /backend/load" not in localai.asked
