@@ -78,7 +78,11 @@ class Outcome:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over a run. ``busy_s``: seconds in which a node served something, over all nodes."""
+    """Counts over a run.
+
+    ``lost``: models that went with their node; ``busy_s``: seconds in which a node served
+    something, over all nodes.
+    """
 
     loads: int = 0
     prefetches: int = 0
@@ -86,5 +90,6 @@ class Tally:
     prefetches_wasted: int = 0
     unloads: int = 0
     failed_loads: int = 0
+    lost: int = 0
     held_mb_s: float = 0.0
     busy_s: float = 0.0

@@ -285,6 +285,7 @@ class Simulation:
             self.outcomes[request].failed = True
             self.outcomes[request].ended_s = self.now_s
         self._drop(model)
+        self.tally.lost += 1
         return broken
 
     def _drop(self, model: SimModel) -> None:
