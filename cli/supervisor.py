@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TextIO
 
+from adapters.process_signals import on_hang_up
 from cli.output import PrefixedTerminal, RotatedFile, WriteLine
 from cli.service import Backoff, Service, ServiceSpec
 from contracts.errors import Transient
@@ -122,8 +123,8 @@ class Supervisor:
     async def serve(self, on_ready: Callable[[], None] | None = None) -> None:
         """Start what is not started, then wait for SIGTERM or SIGINT, and end all.
 
-        A signal during the start ends all as well; a second one kills at once. ``on_ready``
-        is called once everything is ready.
+        A signal during the start ends all as well; a second one kills at once. SIGHUP goes on
+        to each of them. ``on_ready`` is called once everything is ready.
 
         Raises
         ------
@@ -134,6 +135,7 @@ class Supervisor:
         asked = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, asked)
+        on_hang_up(stop=lambda: self._on_signal(asked), reload=self.hang_up)
         waiting = asyncio.create_task(asked.wait())
         try:
             if not self._tasks:
@@ -144,8 +146,13 @@ class Supervisor:
         finally:
             waiting.cancel()
             await self.stop()
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.remove_signal_handler(number)
+
+    def hang_up(self) -> None:
+        """Have each service read its configuration again, as far as it can."""
+        for service in self._services.values():
+            service.send_signal(signal.SIGHUP)
 
     async def stop(self) -> None:
         """End all of them: at once, each with its own grace, then by force."""

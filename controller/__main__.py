@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import signal
 import socket
 import sys
 from collections.abc import Mapping
@@ -13,9 +12,11 @@ from collections.abc import Mapping
 import structlog
 
 from adapters.clock import ScaledClock
+from adapters.config_files import ConfigReload
 from adapters.localai import LocalAIServer
 from adapters.log_setup import configure_logging
 from adapters.model_profiles import parse_scheduling_profile
+from adapters.process_signals import on_signals
 from adapters.redis_client import connect
 from adapters.redis_decisions import RedisDecisionJournal
 from adapters.redis_events import RedisEventLog
@@ -24,6 +25,7 @@ from adapters.redis_lease import RedisLease
 from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.settings import Settings, load_settings
+from adapters.settings_changes import Changes, changes_for
 from contracts.config import ModelProfile
 from contracts.errors import Invalid
 from contracts.ids import ModelId, NodeId
@@ -34,6 +36,25 @@ from controller.ports import DeclaredProfile, Ports
 _log = structlog.get_logger("headstart.controller")
 
 BAD_CONFIGURATION = 2
+
+APPLIED = (
+    ("scheduler",),
+    ("optimization",),
+    ("memory",),
+    ("models",),
+    ("workers", "batch_slots"),
+    ("logging",),
+)
+"""Settings that a running controller takes over."""
+
+ON_RESTART = (
+    ("scheduler", "lease_seconds"),
+    ("scheduler", "poll_seconds"),
+    ("resource_monitoring", "interval_seconds"),
+    ("localai",),
+    ("redis",),
+)
+"""Settings that it reads at its start alone."""
 
 
 def declared_by(servers: Mapping[NodeId, LocalAIServer]) -> DeclaredProfile:
@@ -75,14 +96,23 @@ async def serve(settings: Settings) -> None:
         config,
     )
     running = asyncio.create_task(loop.run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+
+    def apply(before: Settings, after: Settings) -> Changes:
+        policy_named(after.controller_config().planner.policy)
+        loop.reconfigure(after.controller_config())
+        configure_logging("controller", json=after.log_json, level=after.log_level)
+        return changes_for(before, after, applied=APPLIED, on_restart=ON_RESTART)
+
+    configuration = ConfigReload(settings, os.environ, apply, clock)
+    on_signals(stop=running.cancel, reload=configuration.reload)
+    watching = asyncio.create_task(configuration.watch())
     _log.info("controller_started", owner=owner, policy=config.planner.policy)
     try:
         await running
     except asyncio.CancelledError:
         _log.info("controller_stopping")
     finally:
+        watching.cancel()
         await loop.release()
         for server in servers.values():
             await server.close()

@@ -21,6 +21,10 @@ class Bulletin:
         self._outbox = outbox
         self._config = config
 
+    def reconfigure(self, config: ControllerConfig) -> None:
+        """The configuration has changed."""
+        self._config = config
+
     def post(
         self,
         world: WorldSnapshot,

@@ -7,13 +7,14 @@ Redis nobody can prove to lead, so nobody orders anything; gateways then act alo
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import structlog
 
 from contracts.config import ControllerConfig
 from contracts.errors import Transient
-from controller.leader import Leader
 from controller.ports import Ports
+from controller.tuning import TunableLeader
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -29,6 +30,17 @@ class ControlLoop:
         self._config = config
         self._valid_until_s = 0.0
         self._token: int | None = None
+        self._leader: TunableLeader | None = None
+
+    def reconfigure(self, config: ControllerConfig) -> None:
+        """Plan by ``config`` from now on, in this term and in later ones.
+
+        Its LocalAIs, and the times of the lease and of polls, stay as they are until a restart.
+        """
+        kept = self._config
+        self._config = replace(config, nodes=kept.nodes, lease_s=kept.lease_s, poll_s=kept.poll_s)
+        if self._leader is not None:
+            self._leader.reconfigure(self._config)
 
     def leads(self) -> bool:
         """Whether the lease is ours at this moment."""
@@ -39,7 +51,8 @@ class ControlLoop:
         while True:
             token = await self._wait_for_lease()
             _log.info("leading", token=token)
-            leader = Leader(token, self._owner, self._ports, self._config, leads=self.leads)
+            leader = TunableLeader(token, self._owner, self._ports, self._config, leads=self.leads)
+            self._leader = leader
             leading = asyncio.create_task(leader.run())
             try:
                 await self._renew_while_valid(token, leading)
@@ -47,6 +60,7 @@ class ControlLoop:
                 leading.cancel()
                 await asyncio.gather(leading, return_exceptions=True)
                 await leader.close()
+                self._leader = None
             if not leading.cancelled() and leading.exception() is not None:
                 raise RuntimeError("the leader stopped") from leading.exception()
             _log.warning("lease_lost", token=token)

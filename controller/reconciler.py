@@ -82,6 +82,11 @@ class Reconciler:
         self._loading: set[asyncio.Task[bool]] = set()
         self._unloads: dict[ModelId, asyncio.Task[bool]] = {}
         self.draining: dict[ModelId, str] = {}
+        self.preempting: set[ModelId] = set()
+
+    def reconfigure(self, config: ControllerConfig) -> None:
+        """The configuration has changed: its time limits hold for what is ordered from now on."""
+        self._config = config
 
     def order(self, plan: Plan) -> None:
         """Begin every action of ``plan``; unloads before the loads that wait for them."""
@@ -113,6 +118,7 @@ class Reconciler:
             task.cancel()
         await asyncio.gather(*given_up, return_exceptions=True)
         self.draining.clear()
+        self.preempting.clear()
 
     def _begin(self, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
         task = asyncio.create_task(work)
@@ -223,12 +229,15 @@ class Reconciler:
     async def _drain_and_stop(self, action: UnloadModel) -> str | None:
         """None once LocalAI has stopped it, else what was in the way."""
         self.draining[action.model] = action.action_id
+        if action.preempt:
+            self.preempting.add(action.model)
         self._drains_changed()
         try:
             return await self._stop_drained(action)
         finally:
             self._unloads.pop(action.model, None)
             self.draining.pop(action.model, None)
+            self.preempting.discard(action.model)
 
     async def _stop_drained(self, action: UnloadModel) -> str | None:
         if not await self._drained(action):
@@ -249,17 +258,17 @@ class Reconciler:
     async def _drained(self, action: UnloadModel) -> bool:
         # Just begun, we know no gateway; there are none only when none has spoken for so long.
         await self._clock.sleep(self._began_s + GONE_AFTER_S - self._clock.monotonic_s())
+        limit_s = max(self._config.drain_timeout_s, action.drain_s or 0.0)
         try:
-            async with self._clock.timeout(self._config.drain_timeout_s):
+            async with self._clock.timeout(limit_s):
                 while True:
-                    match self._roster.drain(action.action_id, action.model):
-                        case DrainVerdict.CLEAR:
-                            return True
-                        case DrainVerdict.BUSY:
-                            return False
-                        case DrainVerdict.WAIT:
-                            self._heard.clear()
-                            await self._heard.wait()
+                    verdict = self._roster.drain(action.action_id, action.model)
+                    if verdict is DrainVerdict.CLEAR:
+                        return True
+                    if verdict is DrainVerdict.BUSY and action.drain_s is None:
+                        return False
+                    self._heard.clear()
+                    await self._heard.wait()
         except TimeoutError:
             return False
 

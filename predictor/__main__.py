@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 
 import structlog
 
 from adapters.clock import ScaledClock
 from adapters.log_setup import configure_logging
+from adapters.process_signals import on_signals
 from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
@@ -38,8 +38,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
         publish_s=config.publish_s,
     )
     running = asyncio.create_task(service.run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    on_signals(stop=running.cancel, reload=None)
     _log.info("predictor_started", publish_s=config.publish_s, max_models=config.max_models)
     try:
         await running

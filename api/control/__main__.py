@@ -11,6 +11,7 @@ import structlog
 from adapters.clock import ScaledClock
 from adapters.file_store import FILES_FOLDER, DiskFileStore
 from adapters.log_setup import configure_logging
+from adapters.process_signals import on_hang_up
 from adapters.redis_batches import RedisBatchStore
 from adapters.redis_client import connect
 from adapters.redis_decisions import RedisDecisionJournal
@@ -57,6 +58,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
         default_target_s=settings.controller_config().planner.default_target_s,
     )
     server = ControlServer(app, on_stop=app.state.room.feed.close)
+    on_hang_up(stop=server.end, reload=None)
     host, port = listener.getsockname()[:2]
     _log.info("control.listening", host=host, port=port, writes=_writes(config.admin_key))
     try:

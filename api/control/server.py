@@ -68,6 +68,10 @@ class ControlServer(uvicorn.Server):
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
+    def end(self) -> None:
+        """As on SIGTERM."""
+        self.should_exit = True
+
     async def on_tick(self, counter: int) -> bool:
         """End the streams as soon as a stop is wanted, since uvicorn waits for them."""
         stop = await super().on_tick(counter)

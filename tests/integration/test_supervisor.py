@@ -291,6 +291,24 @@ async def test_a_signal_ends_all_and_then_itself_with_0(outer, how: signal.Signa
     assert all(is_gone(pid) for pid in pids)
 
 
+async def test_a_hang_up_goes_on_to_each_and_ends_nothing(outer, tmp_path: Path):
+    mark = tmp_path / "heard"
+    code = f"""
+    import os, signal, time
+    signal.signal(signal.SIGHUP, lambda *_: open({str(mark)!r}, "a").write(str(os.getpid()) + " "))
+    print("up", flush=True)
+    while True:
+        time.sleep(600)
+    """
+    process, pids = outer(textwrap.dedent(code))
+    await asyncio.sleep(0.3)
+    process.send_signal(signal.SIGHUP)
+    await until(lambda: mark.exists() and len(mark.read_text().split()) == len(pids))
+    assert {int(pid) for pid in mark.read_text().split()} == set(pids)
+    assert process.poll() is None
+    assert not any(is_gone(pid) for pid in pids)
+
+
 async def test_a_signal_during_the_start_ends_all(tmp_path: Path):
     mark = tmp_path / "pid"
     code = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
