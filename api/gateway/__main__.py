@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import secrets
-import signal
 import socket
 import sys
 from contextlib import AsyncExitStack
@@ -18,6 +17,7 @@ from adapters.clock import ScaledClock
 from adapters.config_files import ConfigReload
 from adapters.localai import LocalAIServer
 from adapters.log_setup import configure_logging
+from adapters.process_signals import on_signals
 from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.redis_load_lock import RedisLoadLock
@@ -25,7 +25,6 @@ from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisSnapshotStore
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
-from adapters.terminal import Terminal
 from adapters.upstreams import open_upstream
 from api.gateway.server import GatewayServer, bind
 from api.gateway.service import GatewayPorts, GatewayService
@@ -108,19 +107,8 @@ async def serve(settings: Settings, listening: socket.socket) -> int:
             return changes_for(before, after, applied=APPLIED, on_restart=ON_RESTART)
 
         configuration = ConfigReload(settings, os.environ, apply, clock)
-        terminal = Terminal()
-
-        def hang_up() -> None:
-            if terminal.is_gone():
-                stop()
-            else:
-                configuration.reload()
-
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
-        loop.add_signal_handler(signal.SIGHUP, hang_up)
-        watching = loop.create_task(configuration.watch())
+        on_signals(stop=stop, reload=configuration.reload)
+        watching = asyncio.create_task(configuration.watch())
         stack.callback(watching.cancel)
         await service.start()
         # What lives for ever need not be looked at again for each request's garbage.
