@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import quote
@@ -25,7 +26,15 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-_KEY_HEADERS = frozenset({b"authorization", b"x-api-key", b"xi-api-key"})
+_WHOLE_KEYS = frozenset({b"authorization", b"x-api-key", b"xi-api-key"})
+_LISTED_KEYS = {
+    b"cookie": (b";", b"; ", b"token="),
+    # Browsers cannot set headers of a websocket; OpenAI's clients put the key here.
+    b"sec-websocket-protocol": (b",", b", ", b"openai-insecure-api-key."),
+}
+"""Headers that hold keys among others: how they are split and joined, and how a key begins."""
+
+_KEY_HEADERS = _WHOLE_KEYS | frozenset(_LISTED_KEYS)
 _END_TO_END = frozenset(
     {
         b"authorization",
@@ -99,15 +108,20 @@ def outgoing_headers(
 ) -> list[Header]:
     """What goes to LocalAI: all but hop-by-hop headers and ours, and where it came from.
 
-    ``node_key`` replaces the caller's keys. ``drop`` names further headers to leave out.
+    The gateway's own key stays here, in whatever way it was shown. ``node_key`` replaces all of
+    the caller's keys. ``drop`` names further headers to leave out.
     """
+    strips = node_key is not None or head.key is not None
     left_out = HOP_BY_HOP.union(drop, connection_options(head.headers))
     kept = []
     forwarded: dict[bytes, bytes] = {}
     for name, value in head.headers:
         if name in left_out or name.startswith(_OURS):
             continue
-        if node_key is not None and name in _KEY_HEADERS:
+        if strips and name in _KEY_HEADERS:
+            rest = _without_keys(head.key, name, value, every=node_key is not None)
+            if rest is not None:
+                kept.append((name, rest))
             continue
         if name == b"x-forwarded-for":
             before = forwarded.get(name)
@@ -176,27 +190,42 @@ def presented_keys(headers: Headers) -> list[bytes]:
     for name, value in headers:
         if name == b"authorization":
             keys.append(value.removeprefix(b"Bearer ").strip())
-        elif name in (b"x-api-key", b"xi-api-key"):
+        elif name in _WHOLE_KEYS:
             keys.append(value.strip())
-        elif name == b"cookie":
-            keys.extend(
-                part.strip().removeprefix(b"token=")
-                for part in value.split(b";")
-                if part.strip().startswith(b"token=")
-            )
-        elif name == b"sec-websocket-protocol":
-            # Browsers cannot set headers of a websocket; OpenAI's clients put the key here.
-            keys.extend(
-                part.strip().removeprefix(b"openai-insecure-api-key.")
-                for part in value.split(b",")
-                if part.strip().startswith(b"openai-insecure-api-key.")
-            )
+        elif name in _LISTED_KEYS:
+            split, _, start = _LISTED_KEYS[name]
+            parts = (part.strip() for part in value.split(split))
+            keys.extend(part.removeprefix(start) for part in parts if part.startswith(start))
     return keys
 
 
 def header_text(text: str) -> bytes:
     """A name as a header's value: what is not printable ASCII is escaped."""
     return quote(text, safe="!\"#$&'()*+,/:;<=>?@[]^`{|}~ ").encode("ascii")
+
+
+def _without_keys(own: CallerKey | None, name: bytes, value: bytes, *, every: bool) -> bytes | None:
+    """A header without the gateway's own key, or without any (``every``); None: nothing is left.
+
+    One that holds none stays as it was, byte by byte.
+    """
+    if name in _WHOLE_KEYS:
+        bare = value.removeprefix(b"Bearer ") if name == b"authorization" else value
+        return None if every or _is(own, bare.strip()) else value
+    split, join, start = _LISTED_KEYS[name]
+    parts = [part.strip() for part in value.split(split)]
+    kept = [
+        part
+        for part in parts
+        if not (part.startswith(start) and (every or _is(own, part.removeprefix(start))))
+    ]
+    if len(kept) == len(parts):
+        return value
+    return join.join(kept) if any(kept) else None
+
+
+def _is(own: CallerKey | None, shown: bytes) -> bool:
+    return own is not None and hashlib.sha256(shown).digest() == own.digest
 
 
 def _forwarded(head: RequestHead, before: dict[bytes, bytes]) -> list[Header]:
