@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from adapters.settings_configs import profile_of
 from adapters.settings_merge import without_nulls
 from adapters.settings_problems import Problems, shown
 from adapters.settings_source import Source, read_yaml
 from adapters.settings_validation import validate
 from contracts.config import ModelProfile
+
+_PARALLEL = frozenset({"parallel", "n_parallel"})
+_MAX_SLOTS = 10_000
 
 OUR_KEYS = ("scheduling_profile", "preload", "pinned", "slots")
 
@@ -46,4 +52,27 @@ def parse_scheduling_profile(text: str | bytes, *, source: str = "model file") -
     document = validate(Source(values, origins), problems)
     problems.raise_if_any()
     assert document is not None
-    return profile_of(str(name), document.models[str(name)])
+    profile = profile_of(str(name), document.models[str(name)])
+    return replace(profile, slots=own_slots(file.values)) if profile.slots is None else profile
+
+
+def own_slots(config: Mapping[str, object]) -> int | None:
+    """How many requests LocalAI serves at once by its own file; None: it does not say.
+
+    ``limits.max_concurrent`` is what LocalAI refuses beyond; ``parallel`` among the options
+    is what its llama.cpp backend works on at once, the rest of which it would queue itself,
+    without regard to class.
+    """
+    limits = config.get("limits")
+    told = [_count(limits.get("max_concurrent"))] if isinstance(limits, Mapping) else []
+    options = config.get("options")
+    for option in options if isinstance(options, list) else ():
+        name, _, value = str(option).partition(":")
+        if name.strip() in _PARALLEL:
+            told.append(_count(value.strip()))
+    return min((count for count in told if count is not None), default=None)
+
+
+def _count(value: object) -> int | None:
+    text = str(value)
+    return int(text) if text.isdecimal() and 1 <= int(text[:6]) <= _MAX_SLOTS else None

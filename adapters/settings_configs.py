@@ -226,4 +226,5 @@ def profile_of(name: str, model: Model) -> ModelProfile:
         preload=model.preload,
         preferred_backend=profile.preferred_backend,
         pinned=model.pinned,
+        slots=model.slots,
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from contracts.ids import ModelId, RequestId
 from contracts.messages import GatewayBeat
 from contracts.world import WorldSnapshot
@@ -40,6 +43,16 @@ def fold_beat(world: WorldSnapshot, beat: GatewayBeat) -> WorldSnapshot:
         for request_id in uncounted[:ended]:
             world = end_request(world, request_id, beat.at_s)
     return world
+
+
+def with_preemptible(world: WorldSnapshot, counts: Mapping[ModelId, int]) -> WorldSnapshot:
+    """What gateways say that they may cancel now, over all of them."""
+    changed = {
+        name: replace(status, preemptible=counts.get(name, 0))
+        for name, status in world.models.items()
+        if status.preemptible != counts.get(name, 0)
+    }
+    return replace(world, models={**world.models, **changed}) if changed else world
 
 
 def drop_gateway(world: WorldSnapshot, gateway: str, now_s: float) -> WorldSnapshot:

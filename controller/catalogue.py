@@ -109,6 +109,21 @@ def with_unload_request(world: WorldSnapshot, model: ModelId) -> WorldSnapshot:
     )
 
 
+def merged_profiles(
+    found: Mapping[ModelId, ModelProfile], configured: Mapping[ModelId, ModelProfile]
+) -> dict[ModelId, ModelProfile]:
+    """What is declared of each model: the configuration stands over LocalAI's model files.
+
+    Only of the slots LocalAI itself knows best, so that they stay where none are configured.
+    """
+    merged = {**found, **configured}
+    for name, profile in configured.items():
+        slots = found[name].slots if name in found else None
+        if profile.slots is None and slots is not None:
+            merged[name] = replace(profile, slots=slots)
+    return merged
+
+
 def declared_slas(profiles: Mapping[ModelId, ModelProfile]) -> dict[ModelId, Sla]:
     """Latency targets that profiles declare; those that people set stand over them."""
     return {

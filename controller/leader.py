@@ -30,10 +30,11 @@ from contracts.messages import (
 from contracts.plan import PlannerState
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Residency, WorldSnapshot
-from controller.beats import drop_gateway, fold_beat, unheard_sources
+from controller.beats import drop_gateway, fold_beat, unheard_sources, with_preemptible
 from controller.bulletin import Bulletin
 from controller.catalogue import (
     declared_slas,
+    merged_profiles,
     with_catalogue,
     with_controls,
     with_load_request,
@@ -234,7 +235,7 @@ class Leader:
             self._reconciler.order(result.plan)
         self._publish_table()
         self._answer()
-        return result.next_tick_at_s
+        return min(result.next_tick_at_s, now_s + self._config.planner.tick_s)
 
     def _answer(self) -> None:
         for model in self._asked:
@@ -265,7 +266,8 @@ class Leader:
                             observer.look_now()
                 case GatewayBeat():
                     self._roster = self._roster.heard(message)
-                    self._world = fold_beat(self._world, message)
+                    world = fold_beat(self._world, message)
+                    self._world = with_preemptible(world, self._roster.preemptible())
                     self._reconciler.heard(self._roster)
                 case GhostSeen():
                     self._clear_ghost(message)
@@ -332,10 +334,8 @@ class Leader:
 
     def _listed(self, catalogue: Catalogue) -> None:
         self._catalogues[catalogue.node] = catalogue
-        self._profiles = {
-            **{name: p for c in self._catalogues.values() for name, p in c.profiles.items()},
-            **self._config.profiles,
-        }
+        found = {name: p for c in self._catalogues.values() for name, p in c.profiles.items()}
+        self._profiles = merged_profiles(found, self._config.profiles)
         self._world = with_catalogue(
             self._world,
             catalogue.node,
@@ -371,6 +371,7 @@ class Leader:
             config=self._config.planner,
             profiles=self._profiles,
             draining=self._reconciler.draining,
+            preempting=self._reconciler.preempting,
             aliases={alias: m for c in self._catalogues.values() for alias, m in c.aliases.items()},
         )
         last = self._table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from contracts.events import LoadCause, RequestDispatched, RequestReceived
+from contracts.events import LoadCause, PriorityClass, RequestDispatched, RequestReceived
 from contracts.ids import ModelId, RequestId
 from contracts.messages import LoadWanted
 from contracts.world import ModelStatus, OpenRequest, Residency, WorldSnapshot
@@ -17,9 +17,10 @@ def receive_request(world: WorldSnapshot, event: RequestReceived) -> WorldSnapsh
     """A gateway has received a request; one for no known model changes nothing."""
     if event.model is None or event.model not in world.models:
         return world
-    world = _open(world, event.request_id, event.model, event.source, event.at_s)
+    world = _open(world, event.request_id, event.model, event.source, event.at_s, event.priority)
     status = world.models[event.model]
-    return with_model(world, replace(status, arrivals=status.arrivals + 1))
+    # What was refused a moment ago and comes again is one demand.
+    return with_model(world, replace(status, arrivals=status.arrivals + (not event.is_retry)))
 
 
 def fold_wanted(world: WorldSnapshot, wanted: LoadWanted) -> WorldSnapshot:
@@ -33,7 +34,8 @@ def fold_wanted(world: WorldSnapshot, wanted: LoadWanted) -> WorldSnapshot:
         sent_s = request.dispatched_at_s
         is_back = sent_s is not None and wanted.at_s > sent_s
         return _taken_back(world, wanted.request_id, wanted.at_s) if is_back else world
-    return _open(world, wanted.request_id, wanted.model, str(wanted.gateway), wanted.at_s)
+    source = str(wanted.gateway)
+    return _open(world, wanted.request_id, wanted.model, source, wanted.at_s, wanted.priority)
 
 
 def dispatch_request(world: WorldSnapshot, event: RequestDispatched) -> WorldSnapshot:
@@ -104,14 +106,19 @@ def _taken_back(world: WorldSnapshot, request_id: RequestId, at_s: float) -> Wor
 
 
 def _open(
-    world: WorldSnapshot, request_id: RequestId, model: ModelId, source: str, at_s: float
+    world: WorldSnapshot,
+    request_id: RequestId,
+    model: ModelId,
+    source: str,
+    at_s: float,
+    priority: PriorityClass,
 ) -> WorldSnapshot:
     known = model in world.models and request_id not in world.requests
     if not known or len(world.requests) >= MAX_OPEN_REQUESTS:
         return world
     status = world.models[model]
     wanted_s = status.wanted_since_s
-    request = OpenRequest(model=model, source=source, received_at_s=at_s)
+    request = OpenRequest(model=model, source=source, received_at_s=at_s, priority=priority)
     world = _used(replace(world, requests={**world.requests, request_id: request}), status, at_s)
     return with_model(
         world,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -64,6 +65,13 @@ class Roster:
         return tuple(
             QueueStatus(priority=priority, waiting=count) for priority, count in waiting.items()
         )
+
+    def preemptible(self) -> Mapping[ModelId, int]:
+        """Requests in flight that gateways may cancel, by model; zero is left out."""
+        counts: Counter[ModelId] = Counter()
+        for beat in self.beats.values():
+            counts.update(beat.preemptible)
+        return {model: count for model, count in counts.items() if count}
 
     def drain(self, drain_id: str, model: ModelId) -> DrainVerdict:
         """Whether ``model`` may be unloaded. Without any gateway it is clear."""

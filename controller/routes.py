@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from contracts.config import ModelProfile, PlannerConfig
 from contracts.events import PriorityClass
@@ -27,6 +27,7 @@ def routing_table(
     profiles: Mapping[ModelId, ModelProfile],
     draining: Mapping[ModelId, str],
     aliases: Mapping[str, ModelId],
+    preempting: Iterable[ModelId] = (),
 ) -> RoutingTable:
     """The table that the leader with this fencing token publishes."""
     in_flight = Counter(request.node for request in world.requests.values())
@@ -34,7 +35,7 @@ def routing_table(
         token=token,
         made_at_s=world.taken_at_s,
         mode=world.mode,
-        models=_routes(world),
+        models=_routes(world, profiles),
         nodes={
             name: NodeRoute(
                 node=name,
@@ -48,6 +49,7 @@ def routing_table(
         draining=dict(draining),
         aliases=dict(aliases),
         classes=_classes(world, profiles),
+        preempting=frozenset(preempting),
     )
 
 
@@ -90,7 +92,9 @@ def _refusal(model: ModelId, reason: Reason, *, retry_after_s: float | None = No
     )
 
 
-def _routes(world: WorldSnapshot) -> dict[ModelId, ModelRoute]:
+def _routes(
+    world: WorldSnapshot, profiles: Mapping[ModelId, ModelProfile]
+) -> dict[ModelId, ModelRoute]:
     """Each model at its home, and beside it where else it is known."""
     places: dict[ModelId, dict[NodeId, Residency]] = {}
     if len(world.nodes) > 1:
@@ -102,11 +106,18 @@ def _routes(world: WorldSnapshot) -> dict[ModelId, ModelRoute]:
     for name, status in world.models.items():
         known = places.get(name, {})
         only_home = not known or set(known) == {status.node}
-        routes[name] = _route(status, {} if only_home else {**known, status.node: status.residency})
+        profile = profiles.get(name)
+        routes[name] = _route(
+            status,
+            {} if only_home else {**known, status.node: status.residency},
+            slots=None if profile is None else profile.slots,
+        )
     return routes
 
 
-def _route(status: ModelStatus, places: Mapping[NodeId, Residency]) -> ModelRoute:
+def _route(
+    status: ModelStatus, places: Mapping[NodeId, Residency], *, slots: int | None
+) -> ModelRoute:
     loading = status.residency is Residency.LOADING
     return ModelRoute(
         model=status.model,
@@ -120,6 +131,7 @@ def _route(status: ModelStatus, places: Mapping[NodeId, Residency]) -> ModelRout
         footprint_bytes=status.footprint_bytes,
         pinned=status.pinned,
         places=places,
+        slots=slots,
     )
 
 

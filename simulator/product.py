@@ -73,7 +73,8 @@ class ProductDriver:
     ) -> None:
         self.name = name
         self._engine = engine
-        self._config = config
+        # Here an unload happens at once, so that a busy model cannot be asked to go in its turn.
+        self._config = replace(config, turn_s=None)
         self._on_plan = on_plan
         self._state = PlannerState()
         self._forecasts: dict[ModelId, ModelForecast] = {}

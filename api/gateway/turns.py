@@ -86,17 +86,24 @@ class Turn:
 
     def put_back(self, refusal: NoSlot) -> Waiter:
         """LocalAI had no slot for it: it waits again, where it stood."""
-        assert self.passed is not None
-        passed, self.passed = self.passed, None
-        self._put_backs += 1
-        self._stop_yielding()
-        return self._room.put_back(passed, refusal.retry_after_s)
+        return self._room.put_back(self._stop_running(), refusal.retry_after_s)
+
+    def wait_again(self) -> Waiter:
+        """Nothing was done for it: it waits again, where it stood."""
+        return self._room.wait_again(self._stop_running())
 
     def end(self, *, was_served: bool) -> None:
         """It is over, one way or another."""
         self._stop_yielding()
         if self.passed is not None:
             self._room.leave(self.passed, was_served=was_served)
+
+    def _stop_running(self) -> Pass:
+        assert self.passed is not None
+        passed, self.passed = self.passed, None
+        self._put_backs += 1
+        self._stop_yielding()
+        return passed
 
     def _stop_yielding(self) -> None:
         if self._yielding is not None:

@@ -154,13 +154,18 @@ class WaitingRoom:
 
     def put_back(self, passed: Pass, retry_after_s: float) -> Waiter:
         """LocalAI had no slot for it and did nothing: it waits on, at its old place."""
+        assert passed.model is not None
+        others = self._admission.running[passed.model] - 1
+        now_s = self._clock.monotonic_s()
+        self._admission.slots.refused(
+            passed.model, others=others, now_s=now_s, retry_after_s=retry_after_s
+        )
+        return self.wait_again(passed)
+
+    def wait_again(self, passed: Pass) -> Waiter:
+        """It was let go, but nothing was done for it: it waits on, at its old place."""
         ticket = passed.ticket
         assert ticket is not None
-        now_s = self._clock.monotonic_s()
-        others = self._admission.running[ticket.model] - 1
-        self._admission.slots.refused(
-            ticket.model, others=others, now_s=now_s, retry_after_s=retry_after_s
-        )
         self._admission.put_back(ticket)
         return self._seat(ticket, passed.patience, is_cold=passed.is_cold)
 

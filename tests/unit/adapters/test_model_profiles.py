@@ -70,3 +70,21 @@ def test_what_is_wrong_with_a_model_file(text: str, line: str) -> None:
         parse_scheduling_profile(text, source="llama.yaml")
     assert str(caught.value).startswith(line)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "slots"),
+    [
+        ("", None),
+        ("slots: 3\nlimits: {max_concurrent: 8}", 3),
+        ("limits: {max_concurrent: 8, retry_after_seconds: 2}", 8),
+        ("limits: {max_concurrent: 0}", None),
+        ("limits: [1]", None),
+        ("options: [gpu, 'parallel:4', 'cache_ram:-1']", 4),
+        ("options: ['n_parallel: 2']\nlimits: {max_concurrent: 6}", 2),
+        ("options: ['parallel:many']", None),
+        ("options: parallel", None),
+    ],
+)
+def test_how_many_requests_localai_serves_at_once(keys: str, slots: int | None) -> None:
+    assert parse_scheduling_profile(f"name: a\n{keys}\n").slots == slots

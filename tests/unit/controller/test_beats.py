@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contracts.ids import GatewayId
 from contracts.messages import GatewayBeat
-from controller.beats import BEAT_GRACE_S, drop_gateway, fold_beat
+from controller.beats import BEAT_GRACE_S, drop_gateway, fold_beat, with_preemptible
 from controller.fold import fold
+from controller.roster import Roster
 from tests.worlds import A, B, completed, dispatched, model, received, world
 
 
@@ -96,3 +97,16 @@ def test_a_gateway_that_is_gone_has_no_requests():
     w = after(two_of_a(), received("u", B, 101.0, "gw2"))
     assert open_ids(drop_gateway(w, "gw", 110.0)) == {"u"}
     assert drop_gateway(w, "gw3", 110.0) is w
+
+
+def test_what_gateways_may_cancel_is_the_sum_of_all_of_them():
+    roster = Roster()
+    for gateway, count in (("one", 1), ("two", 2)):
+        beat = GatewayBeat(gateway=GatewayId(gateway), at_s=1.0, preemptible={A: count})
+        roster = roster.heard(beat)
+    counts = roster.preemptible()
+    assert counts == {A: 3}
+    after = with_preemptible(world(model(A), model(B)), counts)
+    assert (after.models[A].preemptible, after.models[B].preemptible) == (3, 0)
+    assert with_preemptible(after, counts) is after
+    assert with_preemptible(after, {}).models[A].preemptible == 0

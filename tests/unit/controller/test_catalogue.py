@@ -10,6 +10,7 @@ from contracts.ids import NodeId
 from contracts.world import Mode, ModelStatus, NodeStatus, Residency, Sla
 from controller.catalogue import (
     declared_slas,
+    merged_profiles,
     with_catalogue,
     with_controls,
     with_load_request,
@@ -155,3 +156,16 @@ def test_declared_targets_are_slas():
         A: Sla(model=A, target_s=1.5, priority=PriorityClass.BATCH),
         B: Sla(model=B, target_s=3.0, priority=PriorityClass.REALTIME),
     }
+
+
+def test_slots_of_localais_own_file_stay_where_none_are_configured():
+    found = {A: ModelProfile(model=A, slots=4), B: ModelProfile(model=B, slots=2)}
+    configured = {
+        A: ModelProfile(model=A, target_s=1.0),
+        B: ModelProfile(model=B, slots=1),
+        C: ModelProfile(model=C),
+    }
+    merged = merged_profiles(found, configured)
+    assert merged[A] == ModelProfile(model=A, target_s=1.0, slots=4)
+    assert merged[B].slots == 1
+    assert merged[C].slots is None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from contracts.events import FirstTokenSent, IntentKind, IntentSignal, LoadCause
+from contracts.events import FirstTokenSent, IntentKind, IntentSignal, LoadCause, PriorityClass
 from contracts.ids import GatewayId, ModelId, RequestId
 from contracts.messages import LoadWanted
 from contracts.world import OpenRequest, PrefetchTally, Residency
@@ -170,3 +172,11 @@ class TestPrefetches:
     def test_a_request_for_a_cold_model_uses_no_load(self):
         w = fold(world(model(A)), received("r", A, 101.0))
         assert not w.models[A].used_since_load
+
+
+def test_a_retry_waits_as_any_other_but_is_no_further_demand():
+    first = fold(world(model(A)), received("r", A, 101.0))
+    retry = replace(received("s", A, 102.0), is_retry=True, priority=PriorityClass.BATCH)
+    after = fold(first, retry)
+    assert (after.models[A].waiting, after.models[A].arrivals) == (2, 1)
+    assert after.requests[RequestId("s")].priority is PriorityClass.BATCH

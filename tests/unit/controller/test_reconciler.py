@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -285,6 +286,36 @@ class TestUnload:
         assert site.errors() == ["it is in use"]
         assert site.reconciler.draining == {}
         assert B in site.server.resident
+
+    async def test_in_a_turn_what_is_in_flight_ends_by_itself(self, site):
+        site.beat()
+        site.order(replace(unload(B), drain_s=60.0))
+        await site.clock.advance(0.1)
+        for _ in range(40):
+            site.beat("drain-b", in_flight={B: 1})
+            await site.clock.advance(1.0)
+        assert site.events == []
+        site.beat("drain-b")
+        await site.clock.advance(0.0)
+        assert B not in site.server.resident
+
+    async def test_but_not_for_ever(self, site):
+        site.beat()
+        site.order(replace(unload(B), drain_s=20.0))
+        for _ in range(20):
+            site.beat("drain-b", in_flight={B: 1})
+            await site.clock.advance(1.0)
+        assert site.errors() == ["it is in use"]
+        assert B in site.server.resident
+
+    async def test_whose_work_may_be_cancelled_is_said_as_long_as_it_drains(self, site):
+        site.beat()
+        site.order(replace(unload(B), drain_s=20.0, preempt=True))
+        await site.clock.advance(0.1)
+        assert site.reconciler.preempting == {B}
+        site.beat("drain-b")
+        await site.clock.advance(0.0)
+        assert site.reconciler.preempting == set()
 
     async def test_one_that_stays_silent_ends_it_after_the_time_for_drains(self, site):
         site.beat()

@@ -70,6 +70,12 @@ class TestTable:
         assert (found.token, found.made_at_s, found.mode) == (7, 123.0, Mode.OBSERVE)
         assert (found.draining, found.aliases) == ({A: "d1"}, {"best": A})
 
+    def test_it_says_how_many_slots_a_model_has_and_whose_work_may_be_cancelled(self):
+        profiles = {A: ModelProfile(model=A, slots=4), B: ModelProfile(model=B)}
+        found = table(world(model(A), model(B), model(C)), profiles=profiles, preempting={A})
+        assert [found.models[name].slots for name in (A, B, C)] == [4, None, None]
+        assert found.preempting == {A}
+
     def test_it_says_how_much_room_a_node_has(self):
         w = world(model(A, Residency.HOT, mb=10), mb=30)
         assert table(w).nodes == {NODE: NodeRoute(node=NODE, alive=True, free_bytes=20 * MIB)}

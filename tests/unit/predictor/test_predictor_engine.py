@@ -471,3 +471,12 @@ def test_curves_do_not_depend_on_whether_signals_are_forecast(drive: Drive) -> N
     assert [forecast.next_use for forecast in bare] == [forecast.next_use for forecast in rich]
     assert all(not forecast.signals for forecast in bare)
     assert (plain.too_late, plain.resets, full.resets) == (0, 0, 0)
+
+
+def test_a_client_that_asks_again_for_what_it_was_refused_is_one_demand(received: Received) -> None:
+    engine = curves_only()
+    first = received("a", 100.0)
+    engine.observe(first)
+    retry = replace(received("a", 103.0), is_retry=True)
+    engine.observe(retry)
+    assert curve(engine, ModelId("a"), 110.0).last_arrival_at_s == 100.0
