@@ -177,10 +177,13 @@ class BalancingConfig:
         ``resource-aware`` or ``weighted-round-robin``.
     weights : mapping
         For the latter: accelerator to its share of the requests.
+    circuit_failures : int
+        So many failures in a row shut a node, or a model on a node, off for a while; 0: never.
     """
 
     strategy: str = "resource-aware"
     weights: Mapping[str, float] = field(default_factory=dict)
+    circuit_failures: int = 3
 
 
 class ClassHeader(StrEnum):

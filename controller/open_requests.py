@@ -41,8 +41,12 @@ def fold_wanted(world: WorldSnapshot, wanted: LoadWanted) -> WorldSnapshot:
 def dispatch_request(world: WorldSnapshot, event: RequestDispatched) -> WorldSnapshot:
     """A request was sent to a node."""
     request = world.requests.get(event.request_id)
-    if request is None or request.dispatched_at_s is not None:
+    if request is None:
         return world
+    if request.dispatched_at_s is not None:
+        # Sent on to another node, since the first refused the connection.
+        moved = replace(request, node=event.node)
+        return replace(world, requests={**world.requests, event.request_id: moved})
     status = world.models[request.model]
     waiting = status.waiting - 1
     world = replace(

@@ -29,6 +29,8 @@ class RequestBody:
     ----------
     sent_bytes : int
         What ``outgoing`` has handed on, while it is an iterator.
+    can_be_sent_again : bool
+        Whether all that came is still here, so that ``outgoing`` can be asked for again.
     problem : Problem or None
         Why reading ended early, unless the caller has left.
     """
@@ -44,6 +46,7 @@ class RequestBody:
         self.size_bytes = 0
         self.sent_bytes = 0
         self.is_complete = False
+        self.can_be_sent_again = True
         self.problem: Problem | None = None
 
     async def read_piece(self) -> bytes:
@@ -107,10 +110,13 @@ class RequestBody:
         for piece in self._pieces:
             yield piece
             self.sent_bytes += len(piece)
-        self._pieces.clear()
+        if self._pieces:
+            self.can_be_sent_again = False
+            self._pieces.clear()
         while not self.is_complete:
             data = await self._receive()
             if data:
+                self.can_be_sent_again = False
                 yield data
                 self.sent_bytes += len(data)
         self._caller.watch()

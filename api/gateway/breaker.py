@@ -26,6 +26,7 @@ from enum import StrEnum
 from contracts.ids import ModelId, NodeId
 
 MAX_CIRCUITS = 4_096
+FAILURES = 3
 TRIAL_REST_S = 1.0
 """When to come back while a trial runs: it may end at any moment."""
 
@@ -57,24 +58,21 @@ class Rule:
 
     Attributes
     ----------
-    failures : int
-        So many in a row.
     within_s : float
         A failure counts with the one before it only when that is no longer ago.
     first_open_s, longest_open_s : float
         How long it is open the first time; doubled each further time, up to the longest.
     """
 
-    failures: int
     within_s: float
     first_open_s: float
     longest_open_s: float
 
 
-NODE_RULE = Rule(failures=3, within_s=60.0, first_open_s=1.0, longest_open_s=30.0)
+NODE_RULE = Rule(within_s=60.0, first_open_s=1.0, longest_open_s=30.0)
 """A refused connection costs nothing, so a node is asked again soon."""
 
-MODEL_RULE = Rule(failures=3, within_s=120.0, first_open_s=20.0, longest_open_s=300.0)
+MODEL_RULE = Rule(within_s=120.0, first_open_s=20.0, longest_open_s=300.0)
 """A model that fails may cost a load each time: at most four a minute, LocalAI's own pace."""
 
 
@@ -120,13 +118,15 @@ def rest_s(circuit: Circuit, now_s: float) -> float:
     return TRIAL_REST_S if circuit.is_on_trial else 0.0
 
 
-def fail(circuit: Circuit, rule: Rule, now_s: float, *, weight: int = 1) -> Circuit:
-    """After a failure, which counts as ``weight`` of them."""
+def fail(
+    circuit: Circuit, rule: Rule, now_s: float, *, enough: int, is_grave: bool = False
+) -> Circuit:
+    """After a failure; ``enough`` in a row open it, and a grave one does so alone."""
     if circuit.open_until_s is not None:
         return _opened(circuit, rule, now_s)
     is_in_a_row = now_s - circuit.failed_at_s <= rule.within_s
-    failures = (circuit.failures if is_in_a_row else 0) + weight
-    if failures >= rule.failures:
+    failures = (circuit.failures if is_in_a_row else 0) + 1
+    if is_grave or failures >= enough:
         return _opened(circuit, rule, now_s)
     return replace(circuit, failures=failures, failed_at_s=now_s)
 
@@ -157,6 +157,8 @@ class Breakers:
 
     Attributes
     ----------
+    failures : int
+        So many in a row open a circuit; 0: none ever opens.
     opened : mapping
         Node to how often a circuit of it or of one of its models opened.
     forgotten : int
@@ -166,6 +168,7 @@ class Breakers:
     def __init__(self, max_circuits: int = MAX_CIRCUITS) -> None:
         self._circuits: OrderedDict[CircuitKey, Circuit] = OrderedDict()
         self._max_circuits = max_circuits
+        self.failures = FAILURES
         self.opened: dict[NodeId, int] = {}
         self.forgotten = 0
 
@@ -196,15 +199,18 @@ class Breakers:
         if trial.model is None:
             return
         model_failed = None if unjudged or refused else verdict is not Verdict.WORKED
-        weight = MODEL_RULE.failures if verdict is Verdict.SILENT else 1
         self._judge(
             (trial.node, trial.model),
             MODEL_RULE,
             now_s,
             failed=model_failed,
             is_trial=trial.tries_model,
-            weight=weight,
+            is_grave=verdict is Verdict.SILENT,
         )
+
+    def forget(self, node: NodeId, model: ModelId) -> None:
+        """The model was loaded there anew."""
+        self._circuits.pop((node, model), None)
 
     def phases(self, now_s: float) -> Mapping[CircuitKey, Phase]:
         """Every circuit that is open or half-open."""
@@ -227,7 +233,7 @@ class Breakers:
         *,
         failed: bool | None,
         is_trial: bool,
-        weight: int = 1,
+        is_grave: bool = False,
     ) -> None:
         circuit = self._circuits.get(key, CLOSED)
         if circuit.open_until_s is not None and not is_trial:
@@ -237,8 +243,8 @@ class Breakers:
                 self._circuits[key] = replace(circuit, is_on_trial=False)
         elif not failed:
             self._circuits.pop(key, None)
-        else:
-            after = fail(circuit, rule, now_s, weight=weight)
+        elif self.failures:
+            after = fail(circuit, rule, now_s, enough=self.failures, is_grave=is_grave)
             self._keep(key, after)
             if after.open_until_s is not None:
                 self.opened[key[0]] = self.opened.get(key[0], 0) + 1

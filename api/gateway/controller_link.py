@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 
 from api.gateway.admission import Admission
 from api.gateway.faults import Fault
@@ -10,7 +10,7 @@ from api.gateway.own_paths import Links
 from api.gateway.residency import RouteBook
 from api.gateway.waiting_room import WaitingRoom
 from contracts.errors import HeadstartError
-from contracts.ids import GatewayId
+from contracts.ids import GatewayId, ModelId
 from contracts.messages import GatewayBeat, LoadAnswer, ToController, ToGateways
 from contracts.ports import Clock, Mailbox, SnapshotStore
 from contracts.routing import RoutingTable
@@ -35,6 +35,7 @@ class ControllerLink:
         snapshots: SnapshotStore | None,
         links: Links,
         clock: Clock,
+        in_flight_away: Callable[[], Mapping[ModelId, int]] = dict,
     ) -> None:
         self._gateway = gateway
         self._book = book
@@ -45,6 +46,7 @@ class ControllerLink:
         self._snapshots = snapshots
         self._links = links
         self._clock = clock
+        self._in_flight_away = in_flight_away
         self._hurry = room.idle
         self._beat_fault = Fault("beat_not_sent")
         self._listen_fault = Fault("redis_away")
@@ -127,6 +129,7 @@ class ControllerLink:
             drains=tuple(sorted(self._book.draining.values())),
             queued={priority: count for priority, count in self._admission.queued.items() if count},
             leaving=leaving,
+            in_flight_away=self._in_flight_away(),
             preemptible=self._room.preemptible,
         )
         try:

@@ -38,6 +38,14 @@ class BegunAnswer:
         """Whether all of it was read."""
         return self._first is None and self._answer.is_complete
 
+    @property
+    def said(self) -> bytes | None:
+        """Its first piece, while nobody has read it; None: it has not come yet."""
+        first = self._first
+        if first is None or not first.done() or first.exception() is not None:
+            return None
+        return first.result()
+
     async def read(self) -> bytes:
         """The next bytes. Raises Broken."""
         if self._first is None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from api.gateway.body import RequestBody
 from api.gateway.caller import Caller, CallerLeft
 from api.gateway.detect import ApiStyle, BadHeader, InferencePath, Peek, Wishes, read_wishes
+from api.gateway.dispatch import Dispatcher, Errand
 from api.gateway.first_words import listen
+from api.gateway.ghosts import Ghost, GhostDesk
 from api.gateway.headers import Header, RequestHead, header_text
 from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
@@ -30,7 +33,7 @@ from api.gateway.sse import AnswerObserver, Format, observe
 from api.gateway.telemetry import Telemetry
 from api.gateway.turns import Turn
 from api.gateway.waiting_room import WaitingRoom
-from contracts.config import GatewayConfig
+from contracts.config import GatewayConfig, NodeConfig
 from contracts.events import Origin, RequestPhase
 from contracts.ports import Clock
 from contracts.reasons import Reason
@@ -51,6 +54,8 @@ class InferenceDesk:
         recogniser: Recogniser,
         room: WaitingRoom,
         relay: Relay,
+        dispatcher: Dispatcher,
+        ghosts: GhostDesk,
         telemetry: Telemetry,
         metrics: GatewayMetrics,
         clock: Clock,
@@ -59,6 +64,8 @@ class InferenceDesk:
         self._recogniser = recogniser
         self._room = room
         self._relay = relay
+        self._dispatcher = dispatcher
+        self._ghosts = ghosts
         self._telemetry = telemetry
         self._metrics = metrics
         self._clock = clock
@@ -188,6 +195,13 @@ class InferenceDesk:
             refusal = await self._relayed(head, path, body, request, turn, caller, meter)
             if refusal is None:
                 return
+            if isinstance(refusal, Ghost):
+                self._dispatcher.note_retry("ghost")
+                meter.waits_again()
+                entry = turn.wait_again()
+                # Where it is cleared already nothing else lets it go.
+                self._room.reconsider_all()
+                continue
             self._metrics.put_back(request.subject.priority)
             entry = turn.put_back(refusal)
 
@@ -304,25 +318,50 @@ class InferenceDesk:
         turn: Turn,
         caller: Caller,
         meter: RequestMeter,
-    ) -> NoSlot | None:
-        """Send it and relay the answer, unless LocalAI has no slot and it may wait for one."""
+    ) -> NoSlot | Ghost | None:
+        """Send it and relay the answer, unless it may wait once more for a slot or a load."""
         passed = turn.passed
         assert passed is not None
+        errand = self._dispatcher.open(request.subject, passed.node)
+        try:
+            return await self._run(errand, head, path, body, request, turn, caller, meter)
+        finally:
+            errand.close()
+
+    async def _run(
+        self,
+        errand: Errand,
+        head: RequestHead,
+        path: InferencePath,
+        body: RequestBody,
+        request: Recognised,
+        turn: Turn,
+        caller: Caller,
+        meter: RequestMeter,
+    ) -> NoSlot | Ghost | None:
         may_be_put_back = turn.may_be_put_back and body.is_complete
-        node = self._relay.node_for(passed.node)
-        meter.dispatched(node=node.node, queue_wait_s=passed.queue_wait_s, cold=passed.is_cold)
         # What was expected has been answered by us; and comments went out unencoded.
         drop = [_EXPECT] if body.is_complete else []
         if caller.has_answer:
             drop.append(_ACCEPT_ENCODING)
         has_body = head.has_body or body.size_bytes > 0
-        response = await self._relay.send(head, body if has_body else None, node, drop=drop)
+        response: UpstreamResponse = await errand.send(
+            head,
+            body if has_body else None,
+            drop=drop,
+            on_node=lambda node: _tell_node(node, turn, meter),
+        )
         if may_be_put_back:
             response, refusal = await listen(response)
             if refusal is not None:
                 response.close()
                 return refusal
+            ghost = await self._ghosts.met(request.subject.model, errand.node, response)
+            if ghost is not None:
+                response.close()
+                return ghost
         if caller.has_answer and not is_plain_event_stream(response):
+            errand.answered(response.status, is_whole=True)
             raise await _late_error(response)
         turn.begin_answer()
         observer = observe(path.style, response.headers)
@@ -331,17 +370,36 @@ class InferenceDesk:
         def on_data() -> None:
             if observer.first_content_at_s is not None:
                 meter.first_content(observer.first_content_at_s)
+                if response.status < 400 and observer.error is None:
+                    errand.note_first_content()
 
-        await self._relay.answer(
-            response,
-            caller,
-            headers=self.answer_headers(request, passed),
-            observer=observer,
-            on_data=on_data,
-            style=path.style,
+        try:
+            await self._relay.answer(
+                response,
+                caller,
+                headers=self.answer_headers(request, turn.passed),
+                observer=observer,
+                on_data=on_data,
+                style=path.style,
+                between_bytes_s=self._dispatcher.limits(request.subject.model).between_bytes_s,
+            )
+        except (Problem, AnswerCut) as broken:
+            errand.broke(broken)
+            raise
+        errand.answered(
+            response.status, is_whole=observer.error is None and not observer.is_truncated
         )
         _tell_end(meter, observer, response.status)
         return None
+
+
+def _tell_node(node: NodeConfig, turn: Turn, meter: RequestMeter) -> None:
+    """It goes to this node now, for the first time or after another one refused it."""
+    passed = turn.passed
+    assert passed is not None
+    meter.dispatched(node=node.node, queue_wait_s=passed.queue_wait_s, cold=passed.is_cold)
+    if passed.node != node.node:
+        turn.passed = replace(passed, node=node.node)
 
 
 def _tell_end(meter: RequestMeter, observer: AnswerObserver, status: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from api.gateway.admission import Admission
+from api.gateway.ghosts import clear_ghost
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.residency import Kind, RouteBook
 from api.gateway.telemetry import Telemetry
@@ -109,6 +110,9 @@ class LoneLoads:
             self.on_end(model, error)
 
     async def _load(self, model: ModelId, node: NodeId) -> None:
+        if self._book.is_ghost(model):
+            # LocalAI would say that it is loaded.
+            await clear_ghost(self._servers, model, node)
         await self._make_room(model, node)
         started_s = self._clock.monotonic_s()
         self._telemetry.emit(

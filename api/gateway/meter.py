@@ -59,6 +59,7 @@ class RequestMeter:
         "_clock",
         "_dispatched_s",
         "_metrics",
+        "_node",
         "_observer",
         "_started_s",
         "_subject",
@@ -76,6 +77,7 @@ class RequestMeter:
         self._clock = clock
         self._started_s = clock.monotonic_s()
         self._dispatched_s: float | None = None
+        self._node: NodeId | None = None
         self._observer: AnswerObserver | None = None
         self.phase = RequestPhase.QUEUED
         self.has_ended = False
@@ -98,15 +100,20 @@ class RequestMeter:
         return self._clock.monotonic_s() - self._started_s
 
     def dispatched(self, *, node: NodeId, queue_wait_s: float, cold: bool) -> None:
-        """It goes to a node now. Where that had no slot it goes again, and is told once."""
+        """It goes to a node now. Where that had no slot it goes again, and is told once.
+
+        It is told again where it goes to another node, or after it waited for a load again.
+        """
         is_first = self._dispatched_s is None
         self._dispatched_s = self._clock.monotonic_s()
         self.phase = RequestPhase.DISPATCHED
-        if not is_first:
+        if is_first:
+            self._metrics.dispatched(
+                self._subject.model, self._subject.priority, wait_s=queue_wait_s, cold=cold
+            )
+        elif node == self._node:
             return
-        self._metrics.dispatched(
-            self._subject.model, self._subject.priority, wait_s=queue_wait_s, cold=cold
-        )
+        self._node = node
         self._telemetry.emit(
             RequestDispatched(
                 **self._telemetry.stamp(),
@@ -117,6 +124,10 @@ class RequestMeter:
                 cold=cold,
             )
         )
+
+    def waits_again(self) -> None:
+        """The model was not there after all, and has to be loaded."""
+        self._node = None
 
     def watch(self, observer: AnswerObserver) -> None:
         """Whatever the end will be, tokens are what this one saw until then."""

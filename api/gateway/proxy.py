@@ -20,6 +20,7 @@ from api.gateway.headers import (
 from api.gateway.live import LiveConfig
 from api.gateway.problems import Problem, upstream_error, upstream_timeout
 from api.gateway.sse import AnswerObserver
+from api.gateway.timeouts import Limits, limits_of
 from contracts.config import GatewayConfig, NodeConfig
 from contracts.errors import Transient
 from contracts.ids import NodeId
@@ -93,25 +94,31 @@ class Relay:
         node: NodeConfig,
         *,
         drop: Iterable[bytes] = (),
+        limits: Limits | None = None,
     ) -> UpstreamResponse:
-        """Send the request, and wait for the head of its answer. Raises Problem or CallerLeft."""
+        """Send the request, and wait for the head of its answer. Raises Problem or CallerLeft.
+
+        ``limits`` None: those of the configuration.
+        """
+        limits = limits or self._limits()
+        first_byte_s = limits.first_byte_s
         outgoing = None if body is None else body.outgoing()
         request = OutgoingRequest(
             method=head.method,
             target=head.target,
             headers=tuple(outgoing_headers(head, node_key=self.key_for(node), drop=drop)),
             body=outgoing,
+            connect_timeout_s=limits.connect_s,
         )
         fault = self._faults[node.node]
         try:
             if body is None or isinstance(outgoing, bytes):
-                async with self._clock.timeout(self._config.first_byte_timeout_s):
+                async with self._clock.timeout(first_byte_s):
                     response = await self.upstream_of(node).send(request)
             else:
-                response = await self._send_streamed(node, request, body)
+                response = await self._send_streamed(node, request, body, first_byte_s)
         except TimeoutError:
-            limit_s = self._config.first_byte_timeout_s
-            raise upstream_timeout(f"LocalAI sent nothing for {limit_s:g} s.") from None
+            raise upstream_timeout(f"LocalAI sent nothing for {first_byte_s:g} s.") from None
         except Transient as error:
             if body is not None:
                 body.raise_early_end()
@@ -131,19 +138,22 @@ class Relay:
         observer: AnswerObserver | None = None,
         on_data: Callable[[], None] = lambda: None,
         style: ApiStyle = ApiStyle.OTHER,
+        between_bytes_s: float | None = None,
     ) -> None:
         """Relay an answer to its end; ``headers`` are ours and replace LocalAI's.
 
+        ``between_bytes_s`` None: the limit of the configuration. Any byte counts.
         What was relayed is shown to ``observer`` afterwards, so that it delays nothing, and
         then ``on_data`` is called.
         Raises AnswerCut when the answer broke off without a way to tell the caller, Problem
         when it broke off and the caller was told.
         """
+        limit_s = self._limits().between_bytes_s if between_bytes_s is None else between_bytes_s
         try:
             if not caller.has_answer:
                 await self._start(response, caller, headers)
             while not caller.is_over:
-                data = await self._pass_piece(response, caller, observer)
+                data = await self._pass_piece(response, caller, observer, limit_s)
                 if observer is not None:
                     observer.feed(data, self._clock.monotonic_s())
                     on_data()
@@ -170,8 +180,15 @@ class Relay:
         kept = answer_headers(response.headers, drop=[name for name, _ in own])
         await caller.start(response.status, [*kept, *own])
 
+    def _limits(self) -> Limits:
+        return limits_of(self._config, None, load_p99_s=None, ttft_p99_s=None)
+
     async def _pass_piece(
-        self, response: UpstreamResponse, caller: Caller, observer: AnswerObserver | None
+        self,
+        response: UpstreamResponse,
+        caller: Caller,
+        observer: AnswerObserver | None,
+        limit_s: float,
     ) -> bytes:
         """Read and give one piece.
 
@@ -180,7 +197,7 @@ class Relay:
         """
         data: bytes | None = None
         try:
-            async with self._clock.timeout(self._config.between_bytes_timeout_s):
+            async with self._clock.timeout(limit_s):
                 data = await response.read()
                 if not data or response.is_complete:
                     await caller.finish(data)
@@ -193,7 +210,6 @@ class Relay:
                 # All was said; only the connection was left open.
                 await caller.finish()
                 return b""
-            limit_s = self._config.between_bytes_timeout_s
             raise upstream_timeout(f"LocalAI sent nothing more for {limit_s:g} s.") from None
         except Transient as error:
             raise upstream_error(f"LocalAI broke off its answer: {error}.") from error
@@ -216,7 +232,7 @@ class Relay:
         await caller.refuse(problem, style, is_between_events=observer.is_between_events)
 
     async def _send_streamed(
-        self, node: NodeConfig, request: OutgoingRequest, body: RequestBody
+        self, node: NodeConfig, request: OutgoingRequest, body: RequestBody, first_byte_s: float
     ) -> UpstreamResponse:
         """An upload may take long: the time for the first byte begins when it has gone out."""
         sending = asyncio.ensure_future(self.upstream_of(node).send(request))
@@ -224,7 +240,7 @@ class Relay:
             while True:
                 before_bytes = body.sent_bytes
                 try:
-                    async with self._clock.timeout(self._config.first_byte_timeout_s):
+                    async with self._clock.timeout(first_byte_s):
                         return await asyncio.shield(sending)
                 except TimeoutError:
                     if body.sent_bytes == before_bytes:

@@ -12,7 +12,9 @@ import structlog
 from api.gateway.admission import Admission
 from api.gateway.app import GatewayApp
 from api.gateway.controller_link import ControllerLink
+from api.gateway.dispatch import Dispatcher
 from api.gateway.gate import Gate
+from api.gateway.ghosts import GhostDesk
 from api.gateway.inference import InferenceDesk
 from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
@@ -22,6 +24,7 @@ from api.gateway.own_paths import Links, OwnPaths
 from api.gateway.proxy import Relay
 from api.gateway.recognition import Recogniser
 from api.gateway.residency import RouteBook
+from api.gateway.roll_call import RollCall
 from api.gateway.slots import SlotBook
 from api.gateway.telemetry import Telemetry
 from api.gateway.waiting_room import WaitingRoom
@@ -70,6 +73,18 @@ class GatewayService:
         self.telemetry = Telemetry(ports.events, clock, gateway)
         self._metrics = metrics = GatewayMetrics(book.lists)
         self._links = Links(None if ports.to_gateways is None else False)
+        self._relay = relay = Relay(live, ports.upstreams, clock)
+        self._roll_call = RollCall(
+            servers=ports.servers, primary=relay.primary, book=book, clock=clock
+        )
+        self._dispatcher = Dispatcher(
+            config=live,
+            book=book,
+            relay=relay,
+            slots=self._admission.slots,
+            roll_call=self._roll_call,
+            clock=clock,
+        )
         self._lone_loads = LoneLoads(
             owner=gateway,
             servers=ports.servers,
@@ -99,6 +114,7 @@ class GatewayService:
             snapshots=ports.snapshots,
             links=self._links,
             clock=clock,
+            in_flight_away=self._dispatcher.in_flight_away,
         )
         self.gate = Gate(live, book, clock)
         self.app = self._make_app(gateway)
@@ -108,7 +124,7 @@ class GatewayService:
 
     async def start(self) -> None:
         """Begin what runs beside the app. The app serves at once, whatever is away."""
-        for job in (self.telemetry.run, *self.link.jobs()):
+        for job in (self.telemetry.run, *self._roll_call.jobs(), *self.link.jobs()):
             task = asyncio.get_running_loop().create_task(job())
             task.add_done_callback(_tell_fault)
             self._tasks.append(task)
@@ -193,12 +209,20 @@ class GatewayService:
         # Gateways of one deployment have the same nodes, and others have not.
         salt = "\0".join(sorted(node.url for node in config.now.nodes))
         recogniser = Recogniser(gateway=gateway, config=config, book=self._book, salt=salt)
-        relay = Relay(config, self._ports.upstreams, clock)
+        relay = self._relay
         desk = InferenceDesk(
             config=config,
             recogniser=recogniser,
             room=self.room,
             relay=relay,
+            dispatcher=self._dispatcher,
+            ghosts=GhostDesk(
+                gateway=gateway,
+                book=self._book,
+                servers=self._ports.servers,
+                to_controller=self._ports.to_controller,
+                clock=clock,
+            ),
             telemetry=self.telemetry,
             metrics=self._metrics,
             clock=clock,
@@ -209,6 +233,7 @@ class GatewayService:
             recogniser=recogniser,
             room=self.room,
             relay=relay,
+            dispatcher=self._dispatcher,
             clock=clock,
         )
         own = OwnPaths(

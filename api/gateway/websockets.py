@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from api.gateway.caller import Receive, Send
 from api.gateway.detect import ApiStyle, match_websocket
+from api.gateway.dispatch import Dispatcher, Errand
 from api.gateway.headers import Header, RequestHead, outgoing_headers
 from api.gateway.inference import InferenceDesk
 from api.gateway.live import LiveConfig
@@ -28,7 +29,7 @@ from api.gateway.waiting_room import WaitingRoom
 from contracts.config import GatewayConfig
 from contracts.errors import Transient
 from contracts.events import Origin
-from contracts.ids import NodeId
+from contracts.ids import ModelId, NodeId
 from contracts.ports import Clock
 from contracts.upstream import Unanswered
 
@@ -49,6 +50,7 @@ class WebsocketDesk:
         recogniser: Recogniser,
         room: WaitingRoom,
         relay: Relay,
+        dispatcher: Dispatcher,
         clock: Clock,
     ) -> None:
         self._live = config
@@ -56,6 +58,7 @@ class WebsocketDesk:
         self._recogniser = recogniser
         self._room = room
         self._relay = relay
+        self._dispatcher = dispatcher
         self._clock = clock
 
     async def serve(
@@ -69,7 +72,7 @@ class WebsocketDesk:
             if problem is not None:
                 raise problem
             if path is None:
-                await self._tunnel(head, None, side, Activity(self._clock), lambda: None)
+                await self._tunnel(head, None, None, side, Activity(self._clock), lambda: None)
                 return
             request = self._desk.recognise(head, path)
             headers = self._desk.answer_headers(request, None)
@@ -95,18 +98,23 @@ class WebsocketDesk:
         meter = self._desk.open_meter(request)
         activity = Activity(self._clock)
         passed: Pass | None = None
+        errand: Errand | None = None
         try:
             passed = await self._admit(request, side)
-            node = self._relay.node_for(passed.node).node
+            errand = way = self._dispatcher.open(request.subject, passed.node)
+            node = way.begin().node
             meter.dispatched(node=node, queue_wait_s=passed.queue_wait_s, cold=passed.is_cold)
 
             def on_answer() -> None:
                 meter.first_content(self._clock.monotonic_s())
+                way.note_first_content()
 
             async with Beside(self._keep_count(passed, activity)):
-                await self._tunnel(head, node, side, activity, on_answer)
+                await self._tunnel(head, node, passed.model, side, activity, on_answer)
             _tell_end(meter, side.status)
         except Problem as problem:
+            if errand is not None:
+                errand.broke(problem)
             status = side.status or problem.status
             meter.failed(status=status, error=problem.type, origin=problem.origin)
             raise
@@ -117,6 +125,8 @@ class WebsocketDesk:
             meter.cancelled()
             raise
         finally:
+            if errand is not None:
+                errand.close()
             if passed is not None and activity.counts:
                 self._room.leave(passed)
             meter.failed(status=side.status, error="shutting_down", origin=Origin.GATEWAY)
@@ -156,11 +166,13 @@ class WebsocketDesk:
         self,
         head: RequestHead,
         node_id: NodeId | None,
+        model: ModelId | None,
         side: CallerSide,
         activity: Activity,
         on_answer: Callable[[], None],
     ) -> None:
         node = self._relay.node_for(node_id)
+        first_byte_s = self._dispatcher.limits(model).first_byte_s
         try:
             tunnel = await self._relay.upstream_of(node).open_tunnel()
         except Unanswered as error:
@@ -171,7 +183,7 @@ class WebsocketDesk:
         relay = TunnelRelay(tunnel, side, activity, self._clock, on_answer)
         await relay.run(
             handshake_bytes(head, headers, tunnel.prefix),
-            first_byte_timeout_s=self._config.first_byte_timeout_s,
+            first_byte_timeout_s=first_byte_s,
         )
 
     async def _keep_count(self, passed: Pass, activity: Activity) -> None:

@@ -119,6 +119,14 @@ class TestSentAgain:
         assert fold_wanted(still_waiting, self.wanted(101.5)) == still_waiting
 
 
+def test_a_request_that_was_sent_on_is_on_its_last_node():
+    w = fold(fold(two_nodes(model(A, HOT)), received("r", A, 101.0)), dispatched("r", A, 102.0))
+    w = fold(w, elsewhere(dispatched("r", A, 102.5)))
+    request = w.requests[RequestId("r")]
+    assert (request.node, request.dispatched_at_s) == (OTHER, 102.0)
+    assert w.models[A].in_flight == 1
+
+
 class TestTable:
     def table(self, w):
         return routing_table(w, token=1, config=config(), profiles={}, draining={}, aliases={})

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from api.gateway.breaker import (
     CLOSED,
+    FAILURES,
     MODEL_RULE,
     NODE_RULE,
     TRIAL_REST_S,
@@ -24,35 +25,42 @@ from contracts.ids import ModelId, NodeId
 
 ONE, TWO = NodeId("one"), NodeId("two")
 A, B = ModelId("a"), ModelId("b")
-RULE = Rule(failures=2, within_s=10.0, first_open_s=4.0, longest_open_s=10.0)
+RULE = Rule(within_s=10.0, first_open_s=4.0, longest_open_s=10.0)
 
 
 def sent(breakers, verdict, now_s, *, node=ONE, model=A):
     breakers.end(breakers.begin(node, model, now_s), verdict, now_s)
 
 
-def failing(breakers, times=MODEL_RULE.failures, now_s=0.0, **where):
+def failing(breakers, times=FAILURES, now_s=0.0, **where):
     for _ in range(times):
         sent(breakers, Verdict.FAILED, now_s, **where)
 
 
+def opened(now_s):
+    return fail(CLOSED, RULE, now_s, enough=2, is_grave=True)
+
+
 class TestCircuit:
     def test_it_opens_after_failures_in_a_row(self):
-        once = fail(CLOSED, RULE, 0.0)
+        once = fail(CLOSED, RULE, 0.0, enough=2)
         assert phase(once, 0.0) is Phase.CLOSED
-        twice = fail(once, RULE, 5.0)
+        twice = fail(once, RULE, 5.0, enough=2)
         assert phase(twice, 5.0) is Phase.OPEN
         assert rest_s(twice, 6.0) == 3.0
         assert phase(twice, 9.0) is Phase.HALF_OPEN
         assert rest_s(twice, 9.0) == 0.0
 
     def test_failures_far_apart_are_not_in_a_row(self):
-        assert phase(fail(fail(CLOSED, RULE, 0.0), RULE, 10.1), 10.1) is Phase.CLOSED
+        assert (
+            phase(fail(fail(CLOSED, RULE, 0.0, enough=2), RULE, 10.1, enough=2), 10.1)
+            is Phase.CLOSED
+        )
 
     def test_it_stays_open_longer_each_time(self):
-        circuit = fail(CLOSED, RULE, 0.0, weight=2)
+        circuit = opened(0.0)
         for at_s, open_s in ((10.0, 8.0), (20.0, 10.0), (40.0, 10.0)):
-            circuit = fail(circuit, RULE, at_s)
+            circuit = fail(circuit, RULE, at_s, enough=2)
             assert rest_s(circuit, at_s) == open_s
         assert circuit.openings == 2, "the number does not grow for ever"
 
@@ -64,7 +72,7 @@ class TestCircuit:
     def test_its_time_is_always_within_the_rule(self, times_s):
         circuit = CLOSED
         for at_s in times_s:
-            circuit = fail(circuit, RULE, at_s)
+            circuit = fail(circuit, RULE, at_s, enough=2)
             assert 0.0 <= rest_s(circuit, at_s) <= RULE.longest_open_s
 
 
@@ -98,7 +106,7 @@ class TestBreakers:
 
     def test_a_node_that_takes_no_connection_is_not_asked_for_anything(self):
         breakers = Breakers()
-        for number in range(NODE_RULE.failures):
+        for number in range(FAILURES):
             sent(breakers, Verdict.REFUSED, 0.0, model=ModelId(f"m{number}"))
         assert breakers.rest_s(ONE, B, 0.0) == NODE_RULE.first_open_s
         assert breakers.rest_s(ONE, None, 0.0) == NODE_RULE.first_open_s
@@ -106,7 +114,7 @@ class TestBreakers:
 
     def test_an_answer_of_whatever_kind_shows_that_the_node_is_there(self):
         breakers = Breakers()
-        for _ in range(NODE_RULE.failures):
+        for _ in range(FAILURES):
             sent(breakers, Verdict.REFUSED, 0.0)
             sent(breakers, Verdict.FAILED, 0.0)
         assert breakers.rest_s(ONE, B, 0.0) == 0.0
@@ -152,7 +160,7 @@ class TestBreakers:
 
     def test_a_node_is_tried_as_well(self):
         breakers = Breakers()
-        for _ in range(NODE_RULE.failures):
+        for _ in range(FAILURES):
             sent(breakers, Verdict.REFUSED, 0.0)
         trial = breakers.begin(ONE, B, 2.0)
         assert (trial.tries_node, trial.tries_model) == (True, False)
@@ -167,6 +175,20 @@ class TestBreakers:
         breakers.end(early, Verdict.WORKED, 1.0)
         breakers.end(late, Verdict.FAILED, 1.0)
         assert breakers.rest_s(ONE, A, 1.0) == rest_before_s
+
+    def test_it_can_be_switched_off(self):
+        breakers = Breakers()
+        breakers.failures = 0
+        failing(breakers, 50)
+        sent(breakers, Verdict.SILENT, 0.0)
+        assert not breakers.phases(0.0)
+
+    def test_a_model_that_was_loaded_anew_is_asked_at_once(self):
+        breakers = Breakers()
+        failing(breakers)
+        breakers.forget(ONE, A)
+        breakers.forget(ONE, B)
+        assert breakers.rest_s(ONE, A, 0.0) == 0.0
 
     def test_memory_is_bounded(self):
         breakers = Breakers(max_circuits=2)
