@@ -46,12 +46,17 @@ class PlannerConfig:
     window_s : float
         Residency is valued by the probability of use within this time. About three or four
         load times: shorter forgets models that return soon, longer dilutes those that do.
+    whole_sets : bool
+        Whether victims are judged as a set, so that one that turns out not to be needed stays;
+        False: one by one in the policy's order.
     parallel_loads : int
         Loads at once. Two hide one slow load behind another without fighting for the disk.
     prefetch : bool
         Whether to load ahead of demand at all.
     prefetch_horizon_s : float
         How far ahead a prefetch may aim; beyond a minute foresight gains nothing measurable.
+    just_in_time : bool
+        Whether a prefetch waits while its victims are likelier to be used than it to be late.
     prefetch_margin : float
         Gain over the victims' loss that pays for being wrong about both.
     prefetch_waste_target : float
@@ -67,7 +72,7 @@ class PlannerConfig:
     budget_bytes : int or None
         Upper bound on the memory our orders fill on each node; None: what the probe says.
     tick_s : float
-        The longest time between two runs.
+        The longest time between two runs of a controller; a planner may ask for less often.
     turn_s : float or None
         A busy model whose place another one is waited for keeps it for so long; then it
         takes nothing new, and goes when its last request has ended. None: it is never made
@@ -77,13 +82,15 @@ class PlannerConfig:
     """
 
     policy: str = "headstart"
-    window_s: float = 60.0
+    window_s: float = 45.0
+    whole_sets: bool = True
     parallel_loads: int = 2
     prefetch: bool = True
-    prefetch_horizon_s: float = 60.0
+    prefetch_horizon_s: float = 45.0
+    just_in_time: bool = True
     prefetch_margin: float = 1.5
     prefetch_waste_target: float = 0.3
-    min_residency_s: float = 5.0
+    min_residency_s: float = 0.0
     idle_timeout_s: float = 900.0
     default_target_s: float = 2.0
     reserve_ratio: float = 0.2

@@ -126,6 +126,25 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """Requests for one model that came within a load time of the first of them.
+
+    Attributes
+    ----------
+    begun_s : float
+        When the first of the present wave came.
+    requests : int
+        How many came in it so far.
+    usual : float
+        How many a wave has, from those that ended.
+    """
+
+    begun_s: float
+    requests: int
+    usual: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerState:
     """All that a policy remembers between runs; it goes in and comes out, nothing else is kept.
 
@@ -134,8 +153,8 @@ class PlannerState:
     sequence : int
         Runs so far; names plans and actions.
     prefetch_price, priced_at_s : float
-        What a prefetch must gain beyond its victims' loss, in expected seconds of waiting,
-        as it was at ``priced_at_s``; it fades from there. 0: not priced yet.
+        What a prefetch must gain beyond its victims' loss, in requests made late, as it was
+        at ``priced_at_s``; it fades from there. None: not priced yet.
     settled_used, settled_wasted : int
         Prefetches that ``prefetch_price`` already accounts for.
     gdsf_inflation : float
@@ -143,13 +162,18 @@ class PlannerState:
     gdsf_value : mapping
         H of each model under the same.
     seen_arrivals : mapping
-        Arrivals per model that ``gdsf_value`` already accounts for.
+        Arrivals per model that ``gdsf_value``, ``waves`` already account for.
+    waves : mapping
+        How many requests come at a time, of each model that was asked for.
+    memo : object
+        Derived from what was passed in, kept so that it need not be derived again: it decides
+        nothing, and two states that differ in it alone are equal.
     last_said : mapping
         Subject to (outcome, reason): a hold is recorded once when it begins, not on every run.
     """
 
     sequence: int = 0
-    prefetch_price: float = 0.0
+    prefetch_price: float | None = None
     priced_at_s: float = 0.0
     settled_used: int = 0
     settled_wasted: int = 0
@@ -157,6 +181,8 @@ class PlannerState:
     gdsf_value: Mapping[ModelId, float] = field(default_factory=dict)
     seen_arrivals: Mapping[ModelId, int] = field(default_factory=dict)
     last_said: Mapping[str, tuple[Outcome, Reason]] = field(default_factory=dict)
+    waves: Mapping[ModelId, Wave] = field(default_factory=dict)
+    memo: object = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from contracts.ids import ModelId
 from contracts.world import ModelStatus, Residency, WorldSnapshot
 from controller.memory import Room
@@ -27,35 +29,51 @@ def is_spared(status: ModelStatus, now_s: float) -> bool:
     return status.spared_until_s is not None and now_s < status.spared_until_s
 
 
-def choose(ranked: tuple[Victim, ...], room: Room, wanted_bytes: int) -> tuple[Victim, ...] | None:
+def choose(
+    ranked: tuple[Victim, ...], room: Room, wanted_bytes: int, *, whole_set: bool = True
+) -> tuple[Victim, ...] | None:
     """The fewest of ``ranked``, taken in order, that make room; None if all do not.
 
     Taken one by one until bytes and slots suffice; then, from the greatest loss down (the
-    last in order among equals), each that turned out not to be needed is given back. Exact
-    knapsack sets bring nothing over it.
+    last in order among equals), each that turned out not to be needed is given back, unless
+    ``whole_set`` is False. Exact knapsack sets bring nothing over it.
     """
-    bytes_needed, slots_needed = room.missing_bytes(wanted_bytes), room.missing_slots()
-    chosen: list[Victim] = []
-    for victim in ranked:
-        if _enough(chosen, bytes_needed, slots_needed):
+    chosen = pick(
+        [victim.freed_bytes for victim in ranked],
+        [victim.loss for victim in ranked],
+        room.missing_bytes(wanted_bytes),
+        room.missing_slots(),
+        whole_set=whole_set,
+    )
+    return None if chosen is None else tuple(ranked[place] for place in chosen)
+
+
+def pick(
+    freed_bytes: Sequence[int],
+    losses: Sequence[float],
+    bytes_needed: int,
+    slots_needed: int,
+    *,
+    whole_set: bool = True,
+) -> list[int] | None:
+    """``choose`` on plain numbers: places of those that go, in order."""
+    chosen: list[int] = []
+    freed = 0
+    for place, size in enumerate(freed_bytes):
+        if freed >= bytes_needed and len(chosen) >= slots_needed:
             break
-        chosen.append(victim)
-    if not _enough(chosen, bytes_needed, slots_needed):
+        chosen.append(place)
+        freed += size
+    if freed < bytes_needed or len(chosen) < slots_needed:
         return None
-    by_loss = sorted(enumerate(chosen), key=lambda pair: (-pair[1].loss, -pair[0]))
-    for _, victim in by_loss:
-        without = [other for other in chosen if other is not victim]
-        if _enough(without, bytes_needed, slots_needed):
-            chosen = without
-    return tuple(chosen)
+    if whole_set:
+        for place in sorted(chosen, key=lambda place: (-losses[place], -place)):
+            if freed - freed_bytes[place] >= bytes_needed and len(chosen) > slots_needed:
+                chosen.remove(place)
+                freed -= freed_bytes[place]
+    return chosen
 
 
 def names(victims: tuple[Victim, ...]) -> tuple[ModelId, ...]:
     """Their models."""
     return tuple(victim.model for victim in victims)
-
-
-def _enough(chosen: list[Victim], bytes_needed: int, slots_needed: int) -> bool:
-    return (
-        sum(victim.freed_bytes for victim in chosen) >= bytes_needed and len(chosen) >= slots_needed
-    )

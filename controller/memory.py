@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from contracts.config import PlannerConfig
 from contracts.ids import NodeId
-from contracts.world import OCCUPIES_MEMORY, NodeStatus, Residency, WorldSnapshot
+from contracts.world import (
+    OCCUPIES_MEMORY,
+    ModelStatus,
+    NodeStatus,
+    Residency,
+    WorldSnapshot,
+)
 
 _GOING = frozenset({Residency.DRAINING, Residency.UNLOADING})
 
@@ -52,19 +58,29 @@ class Room:
 
 
 def room(
-    world: WorldSnapshot, node: NodeId, config: PlannerConfig, *, model_limit: int | None = None
+    world: WorldSnapshot,
+    node: NodeId,
+    config: PlannerConfig,
+    *,
+    model_limit: int | None = None,
+    models: tuple[ModelStatus, ...] | None = None,
 ) -> Room:
-    """The room of ``node``; ``model_limit`` is a policy's own bound beside LocalAI's."""
+    """The room of ``node``; ``model_limit`` is a policy's own bound beside LocalAI's.
+
+    ``models`` are those of the node where the caller has them at hand.
+    """
     status = world.nodes[node]
-    models = world.on_node(node)
+    if models is None:
+        models = world.on_node(node)
+    present = [model for model in models if model.residency in OCCUPIES_MEMORY]
     limits = [limit for limit in (status.model_limit, model_limit) if limit is not None]
     return Room(
         usable_bytes=usable_bytes(status, config),
-        occupied_bytes=sum(model.occupied_bytes for model in models),
-        residents=sum(model.residency in OCCUPIES_MEMORY for model in models),
+        occupied_bytes=sum(model.occupied_bytes for model in present),
+        residents=len(present),
         model_limit=min(limits, default=None),
-        loading=sum(model.residency is Residency.LOADING for model in models),
-        draining=sum(model.residency in _GOING for model in models),
+        loading=sum(model.residency is Residency.LOADING for model in present),
+        draining=sum(model.residency in _GOING for model in present),
     )
 
 

@@ -6,7 +6,7 @@ nor remembers. It ranks; whether there is room, a slot or a reason to hold is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from contracts.config import PlannerConfig
@@ -15,6 +15,8 @@ from contracts.ids import ModelId, NodeId
 from contracts.plan import PlannerState
 from contracts.reasons import Reason
 from contracts.world import ModelStatus, WorldSnapshot
+from controller.memory import Room
+from controller.policies.curves import CurveBoard
 
 UNMEASURED_LOAD_S = 10.0
 """Load time assumed where neither a measurement nor a footprint says anything."""
@@ -24,9 +26,14 @@ DISK_BYTES_PER_S = 600e6
 One second for the process start comes on top."""
 
 
+LOOK_S = 5.0
+"""What time alone changes is looked at again after this long: within it a forecast that is
+renewed every 10 s hardly moves, and a load takes longer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything a policy may look at."""
+    """Everything a policy may look at. ``board``: the curves in ``forecasts``, as a matrix."""
 
     now_s: float
     node: NodeId
@@ -34,6 +41,7 @@ class Context:
     forecasts: Forecasts
     state: PlannerState
     config: PlannerConfig
+    board: CurveBoard = field(default_factory=CurveBoard)
 
     def next_use(self, model: ModelId) -> NextUse | None:
         """The model's curve if it may be used now."""
@@ -55,7 +63,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """A model that may be unloaded. ``loss``: expected cost of its absence, in seconds waited."""
+    """A model that may be unloaded. ``loss``: what its absence is expected to cost."""
 
     model: ModelId
     freed_bytes: int
@@ -70,7 +78,25 @@ class Candidate:
 
     model: ModelId
     gain: float
+    load_s: float
     evidence: tuple[tuple[str, float | str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swap:
+    """A prefetch with what goes for it.
+
+    Attributes
+    ----------
+    must_beat : float
+        What it had to gain: the victims' loss with its margin, and the price.
+    surplus_per_s : float
+        What it gains beyond that for each second that it keeps a load slot.
+    """
+
+    victims: tuple[Victim, ...]
+    must_beat: float
+    surplus_per_s: float
 
 
 class Policy(Protocol):
@@ -83,11 +109,13 @@ class Policy(Protocol):
         ...
 
     def candidates(self, context: Context, cold: tuple[ModelStatus, ...]) -> tuple[Candidate, ...]:
-        """``cold`` models worth a thought, best first."""
+        """``cold`` models worth a thought, best first; a few, however many are cold."""
         ...
 
-    def prefetch_loss(self, context: Context, victims: tuple[Victim, ...]) -> float:
-        """What a prefetch that evicts ``victims`` must beat."""
+    def swap(
+        self, context: Context, candidate: Candidate, idle: tuple[ModelStatus, ...], room: Room
+    ) -> Swap | None:
+        """What of ``idle`` goes for ``candidate`` now; None where that should not be done."""
         ...
 
     def expired(self, context: Context, idle: tuple[ModelStatus, ...]) -> tuple[Victim, ...]:

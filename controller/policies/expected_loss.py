@@ -1,14 +1,21 @@
 """The default policy ``headstart``: keep what would be missed most, load what soon will be.
 
-The cost of a cold start is the time its caller waits for the load, times the model's weight::
+Everything is counted in requests made late. A cold start makes a whole wave of them wait: the
+first for the load time, those that come while it runs for half of it on average::
 
-    cost(m)     = load_s(m) x weight(m)
-    loss(m)     = P(request for m within the window) x cost(m)        if m is evicted now
-    gain(m)     = P(request in [load_s - target, load_s + horizon]) x cost(m)   if m is prefetched
+    cost(m)  = min(1, load_s / target_s) x (1 + wave(m)) / 2 x weight(m)
+    loss(m)  = P(request for m within the window) x cost(m)          if m is evicted now
+    gain(m)  = P(request in [load_s - target_s, load_s + horizon]) x cost(m)   if m is prefetched
 
-Victims go in the order of loss per byte. A request that comes before ``load_s - target`` has
+Victims go in the order of loss per byte. A request that comes before ``load_s - target_s`` has
 passed would still find the model loading for longer than its caller accepts, so it is no gain.
-Worked example: load 8 s, target 2 s, a request due in 20 s with P = 0.5: gain 0.5 x 8 = 4 s.
+Of a prefetch's victims the loss counts over the load as well, and a margin is added. What is
+left of the gain, per second of the load, is the value of the load slot: the best one goes first.
+Worked example: load 8 s, target 2 s, waves of one request, one due in 20 s with P = 0.5:
+gain 0.5; over a victim that is used with P = 0.2, at a price of 0.1: (0.5 - 0.3 - 0.1) / 8.
+
+A prefetch also waits while waiting costs less: while its victims are likelier to be used before
+the next look at the plan than a later start would be too late.
 
 Without any usable forecast the order is LRU. Where only some models have one, the others
 are judged by P(use within w | idle for a) = w / (w + a), which is what "no idea" says: a model
@@ -21,114 +28,255 @@ it, a used one lowers it, so that the share of wasted ones settles at the target
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from contracts.plan import PlannerState
+import numpy as np
+
+from contracts.plan import PlannerState, Wave
 from contracts.reasons import Reason
 from contracts.world import ModelStatus
-from controller.policies.base import Candidate, Context, Victim, expected_load_s, idle_s
+from controller.eviction import pick
+from controller.memory import Room
+from controller.policies.base import (
+    LOOK_S,
+    Candidate,
+    Context,
+    Swap,
+    Victim,
+    expected_load_s,
+    idle_s,
+)
+from controller.policies.curves import Floats
 from controller.policies.recency import Lru, by_recency
 
-PRICE_STEP = 0.5
-"""A wasted prefetch multiplies the price by exp(step x (1 - target)), a used one by
-exp(-step x target): in balance exactly when the wasted share is the target, whatever the
-scale of gains is. Half, so that a handful of wasted ones in a row triples it."""
+PRICE_STEP = 0.02
+"""A wasted prefetch raises the price by step x (1 - target), a used one lowers it by step x
+target: in balance exactly when the wasted share is the target. One in fifty of what a certain
+request is worth, so that chance hardly moves it and a few dozen prefetches do."""
 
-FIRST_PRICE_S = 0.5
-MIN_PRICE_S = 0.05
-MAX_PRICE_S = 60.0
-"""A price that no gain reaches, and one that hardly any gain misses."""
+FIRST_PRICE = 0.1
+"""One request made late in ten prefetches: low, since only prefetches tell what they are worth."""
+MAX_PRICE = 0.9
+"""Under what a certain request is worth, so that prefetching never ends for good."""
 
-PRICE_HALF_LIFE_S = 86400.0
-"""The price fades over a day, so that prefetching which has rested is tried again."""
+PRICE_HALF_LIFE_S = 7 * 86_400.0
+"""The price fades over a week, so that prefetching which has rested is tried again."""
+
+WAVE_SHARE = 0.2
+"""Share of a new wave in the usual one: five waves tell what a model's are like."""
+
+_CONSIDERED = 16
+"""Candidates whose victims are looked for; the rest gain less for their time."""
 
 
 def faded_price(state: PlannerState, now_s: float) -> float:
     """The price of a prefetch now."""
-    if state.prefetch_price <= 0.0:
-        return FIRST_PRICE_S
+    if state.prefetch_price is None:
+        return FIRST_PRICE
     age_s = max(0.0, now_s - state.priced_at_s)
-    return max(MIN_PRICE_S, state.prefetch_price * math.exp2(-age_s / PRICE_HALF_LIFE_S))
+    return state.prefetch_price * math.exp2(-age_s / PRICE_HALF_LIFE_S)
 
 
 class ExpectedLoss(Lru):
-    """Residency by expected waiting time."""
+    """Residency by expected requests made late."""
 
     name = "headstart"
 
     def victims(self, context: Context, idle: tuple[ModelStatus, ...]) -> tuple[Victim, ...]:
         """Least loss per byte first; LRU where no forecast may be used."""
-        if not any(context.next_use(status.model) for status in idle):
+        odds = _odds(context, idle, context.config.window_s)
+        if odds is None:
             return by_recency(context, idle, Reason.LEAST_RECENTLY_USED)
-        judged = [self._victim(context, status) for status in idle]
-        return tuple(sorted(judged, key=lambda v: (v.loss / max(1, v.freed_bytes), v.model)))
+        costs = [_cost(context, status) for status in idle]
+        ranked = sorted(
+            zip(idle, odds.tolist(), costs, strict=True), key=lambda row: _rank(row[0], *row[1:])
+        )
+        return tuple(_victim(status, chance, cost) for status, chance, cost in ranked)
 
     def candidates(self, context: Context, cold: tuple[ModelStatus, ...]) -> tuple[Candidate, ...]:
-        """Cold models with a usable forecast, greatest gain first."""
-        found = []
-        for status in cold:
-            curve = context.next_use(status.model)
-            if curve is not None:
-                load_s = expected_load_s(status)
-                start_s = max(0.0, load_s - context.target_s(status.model))
-                probability = curve.probability_between(
-                    context.now_s, start_s, load_s + context.config.prefetch_horizon_s
-                )
-                gain = probability * load_s * context.weight(status.model)
-                found.append(
-                    Candidate(
-                        model=status.model,
-                        gain=gain,
-                        evidence=(
-                            ("probability", round(probability, 4)),
-                            ("load_s", round(load_s, 2)),
-                            ("gain_s", round(gain, 3)),
-                        ),
-                    )
-                )
-        return tuple(sorted(found, key=lambda c: (-c.gain, c.model)))
+        """Models whose gain beats the price, most gain for their load time first.
 
-    def prefetch_loss(self, context: Context, victims: tuple[Victim, ...]) -> float:
-        """Victims' loss x margin + price."""
+        Where none does, the one that gains most, so that it can be said why nothing is done.
+        """
+        rows = context.board.rows([status.model for status in cold], context.forecasts)
+        known = np.flatnonzero(context.board.usable(rows, context.now_s))
+        if not len(known):
+            return ()
+        models = [cold[place] for place in known.tolist()]
+        load_s, start_s, costs = _traits(context, models)
+        chances = context.board.probability(
+            rows[known], context.now_s, start_s, load_s + context.config.prefetch_horizon_s
+        )
+        gains = chances * costs
+        beat = np.flatnonzero(gains > faded_price(context.state, context.now_s))
+        best = (
+            beat[np.argsort(-gains[beat] / load_s[beat], kind="stable")][:_CONSIDERED]
+            if len(beat)
+            else np.argmax(gains, keepdims=True)
+        )
+        return tuple(
+            Candidate(
+                model=models[place].model,
+                gain=float(gains[place]),
+                load_s=float(load_s[place]),
+                evidence=(
+                    ("probability", round(float(chances[place]), 4)),
+                    ("load_s", round(float(load_s[place]), 2)),
+                    ("gain", round(float(gains[place]), 4)),
+                ),
+            )
+            for place in best.tolist()
+        )
+
+    def swap(
+        self, context: Context, candidate: Candidate, idle: tuple[ModelStatus, ...], room: Room
+    ) -> Swap | None:
+        """The set that loses least, if the gain beats it and waiting does not."""
+        price = faded_price(context.state, context.now_s)
+        if candidate.gain <= price:
+            return None
+        status = context.world.models[candidate.model]
+        bytes_needed = room.missing_bytes(status.footprint_bytes or 0)
+        slots_needed = room.missing_slots()
+        victims: tuple[Victim, ...] = ()
+        if bytes_needed or slots_needed:
+            within_s = candidate.load_s + context.config.prefetch_horizon_s
+            odds = _odds(context, idle, within_s)
+            if odds is None:
+                return None
+            costs = [_cost(context, status) for status in idle]
+            ranked = sorted(
+                zip(idle, odds.tolist(), costs, strict=True),
+                key=lambda row: _rank(row[0], *row[1:]),
+            )
+            places = pick(
+                [status.occupied_bytes for status, _, _ in ranked],
+                [chance * cost for _, chance, cost in ranked],
+                bytes_needed,
+                slots_needed,
+                whole_set=context.config.whole_sets,
+            )
+            if places is None:
+                return None
+            victims = tuple(_victim(*ranked[place]) for place in places)
+            going = [ranked[place][0] for place in places]
+            if context.config.just_in_time and self._may_wait(context, status, going):
+                return None
         loss = sum(victim.loss for victim in victims)
-        return loss * context.config.prefetch_margin + faded_price(context.state, context.now_s)
+        must_beat = loss * context.config.prefetch_margin + price
+        if candidate.gain <= must_beat:
+            return None
+        surplus = (candidate.gain - must_beat) / candidate.load_s
+        return Swap(victims=victims, must_beat=must_beat, surplus_per_s=surplus)
 
     def learn(self, context: Context) -> PlannerState:
-        """Move the price by the prefetches that were settled since the last run."""
-        state, tally = context.state, context.world.prefetches
-        used = tally.used - state.settled_used
-        wasted = tally.wasted - state.settled_wasted
-        if not used and not wasted:
-            return state
-        target = context.config.prefetch_waste_target
-        step = PRICE_STEP * (max(0, wasted) * (1.0 - target) - max(0, used) * target)
-        price = faded_price(state, context.now_s) * math.exp(min(20.0, step))
-        return replace(
-            state,
-            prefetch_price=min(MAX_PRICE_S, max(MIN_PRICE_S, price)),
-            priced_at_s=context.now_s,
-            settled_used=tally.used,
-            settled_wasted=tally.wasted,
-        )
+        """Settle prefetches into the price, and arrivals into waves."""
+        return _waves(context, _priced(context))
 
-    def _victim(self, context: Context, status: ModelStatus) -> Victim:
-        window_s = context.config.window_s
-        curve = context.next_use(status.model)
-        if curve is None:
-            probability = window_s / (window_s + idle_s(context, status))
-        else:
-            probability = curve.probability_between(context.now_s, 0.0, window_s)
-        load_s = expected_load_s(status)
-        loss = probability * load_s * context.weight(status.model)
-        return Victim(
-            model=status.model,
-            freed_bytes=status.occupied_bytes,
-            loss=loss,
-            reason=Reason.LEAST_EXPECTED_LOSS,
-            evidence=(
-                ("probability", round(probability, 4)),
-                ("load_s", round(load_s, 2)),
-                ("loss_s", round(loss, 4)),
-                ("freed_mb", status.occupied_bytes // 1024**2),
-            ),
+    def _may_wait(
+        self, context: Context, status: ModelStatus, going: Sequence[ModelStatus]
+    ) -> bool:
+        """Whether until the next look a later start loses less than ``going`` would serve."""
+        own = context.board.rows([status.model], context.forecasts)
+        _, start_s, costs = _traits(context, [status])
+        missed = context.board.probability(own, context.now_s, start_s, start_s + LOOK_S)
+        odds = _odds(context, going, LOOK_S)
+        if odds is None:
+            return False
+        served = sum(
+            chance * _cost(context, victim)
+            for victim, chance in zip(going, odds.tolist(), strict=True)
         )
+        return bool(missed[0] * costs[0] < served)
+
+
+def _odds(context: Context, statuses: Sequence[ModelStatus], within_s: float) -> Floats | None:
+    """P(use within) of each; None where no curve of theirs may be used."""
+    rows = context.board.rows([status.model for status in statuses], context.forecasts)
+    usable = context.board.usable(rows, context.now_s)
+    if not usable.any():
+        return None
+    odds = context.board.probability(rows, context.now_s, 0.0, within_s)
+    for place in np.flatnonzero(~usable).tolist():
+        odds[place] = within_s / (within_s + idle_s(context, statuses[place]))
+    return odds
+
+
+def _cost(context: Context, status: ModelStatus) -> float:
+    """Requests made late by a cold start, times what they weigh."""
+    wave = context.state.waves.get(status.model)
+    late = min(1.0, expected_load_s(status) / max(context.target_s(status.model), 1e-9))
+    size = 1.0 if wave is None else 0.5 * (1.0 + wave.usual)
+    return late * size * context.weight(status.model)
+
+
+def _traits(context: Context, models: Sequence[ModelStatus]) -> tuple[Floats, Floats, Floats]:
+    """Load times, when a load that starts now is in time for a request, and costs."""
+    load_s = np.array([max(1e-3, expected_load_s(status)) for status in models])
+    target_s = np.array([context.target_s(status.model) for status in models])
+    costs = np.array([_cost(context, status) for status in models])
+    return load_s, np.maximum(load_s - target_s, 0.0), costs
+
+
+def _rank(status: ModelStatus, chance: float, cost: float) -> tuple[float, str]:
+    return chance * cost / max(1, status.occupied_bytes), status.model
+
+
+def _victim(status: ModelStatus, chance: float, cost: float) -> Victim:
+    loss = chance * cost
+    return Victim(
+        model=status.model,
+        freed_bytes=status.occupied_bytes,
+        loss=loss,
+        reason=Reason.LEAST_EXPECTED_LOSS,
+        evidence=(
+            ("probability", round(chance, 4)),
+            ("cost", round(cost, 2)),
+            ("loss", round(loss, 4)),
+            ("freed_mb", status.occupied_bytes // 1024**2),
+        ),
+    )
+
+
+def _priced(context: Context) -> PlannerState:
+    """Move the price by the prefetches that were settled since the last run."""
+    state, tally = context.state, context.world.prefetches
+    used = tally.used - state.settled_used
+    wasted = tally.wasted - state.settled_wasted
+    if not used and not wasted:
+        return state
+    target = context.config.prefetch_waste_target
+    step = PRICE_STEP * (max(0, wasted) * (1.0 - target) - max(0, used) * target)
+    return replace(
+        state,
+        prefetch_price=min(MAX_PRICE, max(0.0, faded_price(state, context.now_s) + step)),
+        priced_at_s=context.now_s,
+        settled_used=tally.used,
+        settled_wasted=tally.wasted,
+    )
+
+
+def _waves(context: Context, state: PlannerState) -> PlannerState:
+    """Count the requests that came since the last run into the waves of their models."""
+    seen = state.seen_arrivals
+    fresh = [
+        status
+        for status in context.world.on_node(context.node)
+        if status.arrivals != seen.get(status.model, 0)
+    ]
+    if not fresh:
+        return state
+    waves = dict(state.waves)
+    for status in fresh:
+        came = max(1, status.arrivals - seen.get(status.model, status.arrivals - 1))
+        wave = waves.get(status.model)
+        if wave is None:
+            waves[status.model] = Wave(begun_s=context.now_s, requests=came)
+        elif context.now_s > wave.begun_s + expected_load_s(status):
+            usual = wave.usual + WAVE_SHARE * (wave.requests - wave.usual)
+            waves[status.model] = Wave(begun_s=context.now_s, requests=came, usual=usual)
+        else:
+            waves[status.model] = replace(wave, requests=wave.requests + came)
+    arrivals = {status.model: status.arrivals for status in fresh}
+    return replace(state, waves=waves, seen_arrivals={**seen, **arrivals})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contracts.plan import PlannerState
 from contracts.reasons import Reason
 from contracts.world import ModelStatus
-from controller.memory import usable_bytes
-from controller.policies.base import Candidate, Context, Victim, idle_s
+from controller.memory import Room, usable_bytes
+from controller.policies.base import Candidate, Context, Swap, Victim, idle_s
 
 
 class Lru:
@@ -22,9 +22,15 @@ class Lru:
         """None: a rule that looks back loads nothing ahead."""
         return ()
 
-    def prefetch_loss(self, context: Context, victims: tuple[Victim, ...]) -> float:  # noqa: ARG002 - never asked
-        """Infinite: nothing beats it."""
-        return float("inf")
+    def swap(
+        self,
+        context: Context,  # noqa: ARG002 - never asked
+        candidate: Candidate,  # noqa: ARG002
+        idle: tuple[ModelStatus, ...],  # noqa: ARG002
+        room: Room,  # noqa: ARG002
+    ) -> Swap | None:
+        """None: nothing is loaded ahead."""
+        return None
 
     def expired(self, context: Context, idle: tuple[ModelStatus, ...]) -> tuple[Victim, ...]:  # noqa: ARG002 - nothing expires
         """None: a model stays while its room is not needed."""

@@ -23,6 +23,7 @@ from contracts.world import (
 from controller.fold import commit, fold
 from controller.memory import usable_bytes
 from controller.planner import plan
+from controller.policies.base import LOOK_S
 from controller.policies.registry import POLICIES
 from tests.worlds import NODE, curve, model, unloaded, world
 
@@ -284,7 +285,7 @@ def test_watching_decides_the_same_as_acting_and_marks_it(situation):
 @given(situations())
 def test_the_next_look_is_soon_and_never_in_the_past(situation):
     result = decide(situation)
-    assert NOW_S < result.next_tick_at_s <= NOW_S + situation[3].tick_s
+    assert NOW_S < result.next_tick_at_s <= NOW_S + LOOK_S
 
 
 @given(situations(policies=("headstart", "lru", "localai-lru", "gdsf")))

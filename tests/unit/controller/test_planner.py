@@ -15,6 +15,7 @@ from contracts.reasons import Reason, explain
 from contracts.world import Mode, NodeStatus, Residency
 from controller.fold import commit, fold
 from controller.planner import is_ordered, plan
+from controller.policies.base import LOOK_S
 from tests.worlds import (
     NODE,
     A,
@@ -273,7 +274,10 @@ class TestIdleTimeout:
         busy = world(model(A, HOT, used_s=50.0, in_flight=1), now_s=950.0)
         assert orders(decide(busy, policy="idle-timeout")) == []
         blocked = world(
-            model(A, HOT, used_s=50.0, mb=5), waits(B, mb=30), model(C, HOT, in_flight=1), now_s=950
+            model(A, HOT, used_s=50.0, mb=5),
+            waits(B, mb=30),
+            model(C, HOT, in_flight=1, since_s=949.0),
+            now_s=950,
         )
         assert orders(decide(blocked, policy="idle-timeout")) == []
 
@@ -308,7 +312,7 @@ class TestPrefetch:
         assert result.plan.actions[0].cause is LoadCause.PREFETCH
         (decision,) = result.plan.decisions
         assert decision.reason is Reason.FORECAST
-        assert dict(decision.evidence)["must_beat_s"] == 0.5
+        assert dict(decision.evidence)["must_beat"] == 0.1
 
     def test_the_greatest_gain_goes_first_and_one_at_a_time(self):
         result = self.decide(world(model(A), model(B)), curve(A, {20: 0.5}), curve(B, {20: 0.9}))
@@ -355,7 +359,7 @@ class TestPrefetch:
     def test_it_spares_what_was_loaded_a_moment_ago(self):
         w = world(model(A, mb=25), model(B, HOT, since_s=96.0))
         forecasts = curve(A, {20: 5.0}), curve(B, {20: 0.001})
-        assert orders(self.decide(w, *forecasts)) == []
+        assert orders(self.decide(w, *forecasts, min_residency_s=5.0)) == []
         assert orders(self.decide(w, *forecasts, min_residency_s=4.0)) == [
             ("unload", B),
             ("load", A, (B,)),
@@ -461,7 +465,7 @@ class TestObserve:
 
 class TestNextTick:
     def test_after_the_tick(self):
-        assert decide(world(waits(A)), tick_s=1.0).next_tick_at_s == 101.0
+        assert decide(world(waits(A))).next_tick_at_s == 100.0 + LOOK_S
 
     def test_or_when_a_cool_down_ends_that_somebody_waits_for(self):
         w = world(

@@ -8,14 +8,21 @@ import pytest
 
 from contracts.errors import Invalid
 from contracts.forecasts import ForecastStatus, ModelForecast
-from contracts.plan import PlannerState
+from contracts.ids import ModelId
+from contracts.plan import PlannerState, Wave
 from contracts.reasons import Reason
 from contracts.world import PrefetchTally, Residency, Sla
-from controller.policies.base import UNMEASURED_LOAD_S, Context, expected_load_s, idle_s
+from controller.memory import room
+from controller.policies.base import (
+    UNMEASURED_LOAD_S,
+    Candidate,
+    Context,
+    expected_load_s,
+    idle_s,
+)
 from controller.policies.expected_loss import (
-    FIRST_PRICE_S,
-    MAX_PRICE_S,
-    MIN_PRICE_S,
+    FIRST_PRICE,
+    MAX_PRICE,
     PRICE_HALF_LIFE_S,
     PRICE_STEP,
     ExpectedLoss,
@@ -105,7 +112,8 @@ class TestLru:
         w = world(model(A), model(B, HOT))
         found = context(w, curve(A, {20: 5.0}))
         assert Lru().candidates(found, w.on_node(NODE)) == ()
-        assert Lru().prefetch_loss(found, ()) == math.inf
+        candidate = Candidate(model=A, gain=1.0, load_s=8.0)
+        assert Lru().swap(found, candidate, w.on_node(NODE), room(w, NODE, found.config)) is None
         assert Lru().expired(found, w.on_node(NODE)) == ()
         assert Lru().model_limit(found) is None
         assert Lru().learn(found) is found.state
@@ -185,19 +193,19 @@ class TestExpectedLoss:
         assert {v.reason for v in victims} == {Reason.LEAST_RECENTLY_USED}
 
     def test_least_expected_loss_per_byte_first(self):
-        # P(use in 60 s): a 1 - e^-0.1, b 1 - e^-2; the losses are these x 8 s
+        # P(use in 45 s): a 1 - e^-0.1, b 1 - e^-2; each would make one request late
         w = world(model(A, HOT), model(B, HOT))
         victims = self.policy.victims(
             context(w, curve(A, {20: 0.1}), curve(B, {20: 2.0})), w.on_node(NODE)
         )
         assert [v.model for v in victims] == [A, B]
-        assert victims[0].loss == pytest.approx(8 * -math.expm1(-0.1))
-        assert victims[1].loss == pytest.approx(8 * -math.expm1(-2.0))
+        assert victims[0].loss == pytest.approx(-math.expm1(-0.1))
+        assert victims[1].loss == pytest.approx(-math.expm1(-2.0))
         assert victims[0].reason is Reason.LEAST_EXPECTED_LOSS
         assert victims[0].evidence == (
             ("probability", 0.0952),
-            ("load_s", 8.0),
-            ("loss_s", 0.7613),
+            ("cost", 1.0),
+            ("loss", 0.0952),
             ("freed_mb", 10),
         )
 
@@ -205,19 +213,34 @@ class TestExpectedLoss:
         forecasts = curve(A, {20: 1.0}), curve(B, {20: 1.0})
         assert ranked(self.policy, world(model(A, HOT, mb=5), model(B, HOT)), *forecasts) == [B, A]
 
-    def test_a_slow_load_and_a_weight_make_it_dearer(self):
+    def test_a_weight_and_a_wave_make_it_dearer(self):
         forecasts = curve(A, {20: 1.0}), curve(B, {20: 1.0})
-        slow = world(model(A, HOT, load_s=9.0), model(B, HOT, load_s=8.0))
-        assert ranked(self.policy, slow, *forecasts) == [B, A]
         dear = world(model(A, HOT), model(B, HOT), slas={A: Sla(model=A, target_s=2.0, weight=2.0)})
         assert ranked(self.policy, dear, *forecasts) == [B, A]
+        # three at a time: the first waits for the load, the two others for half of it
+        state = PlannerState(waves={A: Wave(begun_s=0.0, requests=1, usual=3.0)})
+        w = world(model(A, HOT), model(B, HOT))
+        assert ranked(self.policy, w, *forecasts, state=state) == [B, A]
+        found = context(w, *forecasts, state=state)
+        assert self.policy.victims(found, w.on_node(NODE))[1].loss == pytest.approx(
+            2 * -math.expm1(-1.0)
+        )
+
+    def test_a_load_that_callers_hardly_notice_costs_little(self):
+        # half of the wait that is accepted is half a request made late
+        w = world(model(A, HOT, load_s=1.0), model(B, HOT, load_s=8.0))
+        forecasts = curve(A, {20: 1.0}), curve(B, {20: 1.0})
+        victims = self.policy.victims(context(w, *forecasts), w.on_node(NODE))
+        assert [v.loss for v in victims] == pytest.approx(
+            [0.5 * -math.expm1(-1.0), -math.expm1(-1.0)]
+        )
 
     def test_a_model_without_a_forecast_is_judged_by_how_long_it_was_idle(self):
-        # a: idle 20 s, so P(use in 60 s) = 60 / 80; b: hazard 2 over the window, P = 0.86
-        w = world(model(A, HOT, used_s=80.0), model(B, HOT), now_s=100.0)
+        # a: idle 15 s, so P(use in 45 s) = 45 / 60; b: hazard 2 over the window, P = 0.86
+        w = world(model(A, HOT, used_s=85.0), model(B, HOT), now_s=100.0)
         victims = self.policy.victims(context(w, curve(B, {20: 2.0})), w.on_node(NODE))
         assert [v.model for v in victims] == [A, B]
-        assert victims[0].loss == pytest.approx(0.75 * 8)
+        assert victims[0].loss == pytest.approx(0.75)
 
     def test_one_that_frees_nothing_known_goes_last(self):
         w = world(model(A, HOT, mb=None), model(B, HOT))
@@ -232,49 +255,119 @@ class TestExpectedLoss:
         assert victims[0].model == A
         assert victims[0].loss == 0.0
 
-    def test_the_gain_of_a_prefetch_is_the_wait_it_saves(self):
-        # load 8 s, target 2 s: a request due in 20 s with P = 0.5 gains 0.5 x 8 s
+    def test_the_gain_of_a_prefetch_is_the_lateness_it_saves(self):
+        # load 8 s, target 2 s: a request due in 20 s with P = 0.5
         w = world(model(A))
         (candidate,) = self.policy.candidates(
             context(w, curve(A, {20: math.log(2)})), w.on_node(NODE)
         )
-        assert candidate.gain == pytest.approx(4.0)
-        assert candidate.evidence == (("probability", 0.5), ("load_s", 8.0), ("gain_s", 4.0))
+        assert candidate.gain == pytest.approx(0.5)
+        assert candidate.evidence == (("probability", 0.5), ("load_s", 8.0), ("gain", 0.5))
 
     def test_a_request_too_soon_or_too_late_is_no_gain(self):
-        # before 8 - 2 = 6 s it would still find the load; after 8 + 60 = 68 s it is not aimed at
-        w = world(model(A), model(B))
-        found = self.policy.candidates(
-            context(w, curve(A, {4: 3.0}), curve(B, {105: 3.0})), w.on_node(NODE)
-        )
-        assert [c.gain for c in found] == [0.0, 0.0]
+        # before 8 - 2 = 6 s it would still find the load; after 8 + 45 = 53 s it is not aimed at
+        for when_s in (4, 80):
+            found = context(world(model(A)), curve(A, {when_s: 3.0}))
+            (candidate,) = self.policy.candidates(found, found.world.on_node(NODE))
+            assert candidate.gain == 0.0
 
     def test_the_aim_reaches_the_horizon_beyond_the_load(self):
-        # of a hazard of 3 that is spread over 60 to 80 s, 8 / 20 lie before 8 + 60 = 68 s
+        # of a hazard of 3 that is spread over 45 to 60 s, 8 / 15 lie before 8 + 45 = 53 s
         w = world(model(A))
-        (candidate,) = self.policy.candidates(context(w, curve(A, {80: 3.0})), w.on_node(NODE))
-        assert candidate.gain == pytest.approx(8 * -math.expm1(-3.0 * 8 / 20))
+        (candidate,) = self.policy.candidates(context(w, curve(A, {60: 3.0})), w.on_node(NODE))
+        assert candidate.gain == pytest.approx(-math.expm1(-3.0 * 8 / 15))
 
     def test_a_load_shorter_than_the_target_is_worth_it_at_once(self):
         w = world(model(A, load_s=1.0))
         (candidate,) = self.policy.candidates(context(w, curve(A, {1: 3.0})), w.on_node(NODE))
-        assert candidate.gain == pytest.approx(-math.expm1(-3.0))
+        assert candidate.gain == pytest.approx(0.5 * -math.expm1(-3.0))
 
-    def test_greatest_gain_first_and_none_without_a_forecast(self):
-        w = world(model(A), model(B), model(C))
+    def test_most_gain_for_the_time_of_the_load_first_and_none_without_a_forecast(self):
+        w = world(model(A, load_s=16.0), model(B), model(C))
         found = self.policy.candidates(
-            context(w, curve(A, {20: 0.5}), curve(C, {20: 1.0})), w.on_node(NODE)
+            context(w, curve(A, {20: 0.7}), curve(C, {20: 0.5})), w.on_node(NODE)
         )
         assert [c.model for c in found] == [C, A]
 
-    def test_a_prefetch_must_beat_its_victims_loss_with_a_margin_and_the_price(self):
-        w = world(model(A, HOT), model(B, HOT))
-        state = PlannerState(prefetch_price=2.0, priced_at_s=100.0)
-        found = context(w, curve(A, {20: 0.1}), curve(B, {20: 2.0}), state=state)
-        victims = self.policy.victims(found, w.on_node(NODE))
-        loss = sum(v.loss for v in victims)
-        assert self.policy.prefetch_loss(found, victims) == pytest.approx(1.5 * loss + 2.0)
-        assert self.policy.prefetch_loss(found, ()) == pytest.approx(2.0)
+    def test_where_none_beats_the_price_the_best_is_named(self):
+        w = world(model(A), model(B))
+        found = context(w, curve(A, {20: 0.05}), curve(B, {20: 0.08}))
+        assert [c.model for c in self.policy.candidates(found, w.on_node(NODE))] == [B]
+        (best,) = self.policy.candidates(found, w.on_node(NODE))
+        assert self.policy.swap(found, best, (), room(w, NODE, found.config)) is None
+
+    def test_of_many_only_a_few_are_considered(self):
+        names = [ModelId(f"m{number:02}") for number in range(30)]
+        w = world(*(model(name) for name in names))
+        found = context(w, *(curve(name, {20: 1.0}) for name in names))
+        assert len(self.policy.candidates(found, w.on_node(NODE))) == 16
+
+
+class TestSwap:
+    policy = ExpectedLoss()
+
+    def swapped(self, found, name=C, **fields):
+        w = found.world
+        candidates = {c.model: c for c in self.policy.candidates(found, w.on_node(NODE))}
+        idle = tuple(s for s in w.on_node(NODE) if s.residency is HOT)
+        return self.policy.swap(
+            found, candidates[name], idle, room(w, NODE, found.config, **fields)
+        )
+
+    def test_where_there_is_room_nothing_goes(self):
+        w = world(model(A, HOT), model(C))
+        swap = self.swapped(context(w, curve(A, {20: 0.1}), curve(C, {20: 2.0})))
+        assert (swap.victims, swap.must_beat) == ((), FIRST_PRICE)
+        assert swap.surplus_per_s == pytest.approx((-math.expm1(-2.0) - FIRST_PRICE) / 8)
+
+    def test_it_must_beat_its_victims_loss_with_a_margin_and_the_price(self):
+        w = world(model(A, HOT), model(B, HOT, mb=20), model(C))
+        state = PlannerState(prefetch_price=0.2, priced_at_s=100.0)
+        curves = curve(A, {20: 0.1}), curve(B, {20: 1.0}), curve(C, {20: 2.0})
+        swap = self.swapped(context(w, *curves, state=state))
+        assert [v.model for v in swap.victims] == [A]
+        assert swap.must_beat == pytest.approx(1.5 * -math.expm1(-0.1) + 0.2)
+        likely = curve(A, {45: 1.0}), curve(B, {20: 2.0}), curve(C, {20: 2.0})
+        assert self.swapped(context(w, *likely)) is None
+
+    def test_a_victims_use_during_the_load_counts(self):
+        # 50 s ahead lies past the horizon of 45 s, within that and the load of 8 s
+        w = world(model(A, HOT, mb=30), model(C))
+        found = context(w, curve(A, {60: 9.0}), curve(C, {20: 2.0}))
+        assert self.swapped(found) is None
+
+    def test_it_waits_while_its_victim_is_likelier_to_be_used_than_it_to_be_late(self):
+        # c is due in 45 s at the earliest; a may be used within the 5 s to the next look
+        w = world(model(A, HOT, mb=30), model(C))
+        curves = curve(A, {4: 0.2}), curve(C, {60: 9.0})
+        assert self.swapped(context(w, *curves)) is None
+        at_once = context(w, *curves, cfg=config(just_in_time=False))
+        assert [v.model for v in self.swapped(at_once).victims] == [A]
+
+    def test_what_nobody_will_use_soon_goes_at_once(self):
+        w = world(model(A, HOT, mb=30), model(C))
+        found = context(w, curve(A, {1300: 3.0}), curve(C, {60: 9.0}))
+        assert [v.model for v in self.swapped(found).victims] == [A]
+
+    def test_none_where_all_idle_ones_do_not_do_or_no_curve_tells_of_them(self):
+        w = world(model(A, HOT), model(B, HOT, mb=20, in_flight=1), model(C, mb=25))
+        found = context(w, curve(A, {1300: 0.1}), curve(C, {20: 2.0}))
+        assert (
+            self.policy.swap(
+                found,
+                Candidate(model=C, gain=0.9, load_s=8.0),
+                (w.models[A],),
+                room(w, NODE, found.config),
+            )
+            is None
+        )
+        blind = context(world(model(A, HOT, mb=30), model(C)), curve(C, {20: 2.0}))
+        assert self.swapped(blind) is None
+
+    def test_a_limit_of_models_is_kept_too(self):
+        w = world(model(A, HOT), model(C))
+        found = context(w, curve(A, {1300: 0.1}), curve(C, {20: 2.0}))
+        assert [v.model for v in self.swapped(found, model_limit=1).victims] == [A]
 
 
 class TestPrice:
@@ -284,12 +377,11 @@ class TestPrice:
         return ExpectedLoss().learn(context(w, state=state))
 
     def test_it_starts_at_its_first_value_and_fades_by_half_in_its_half_life(self):
-        assert faded_price(PlannerState(), 100.0) == FIRST_PRICE_S
-        priced = PlannerState(prefetch_price=8.0, priced_at_s=100.0)
-        assert faded_price(priced, 100.0) == 8.0
-        assert faded_price(priced, 100.0 + PRICE_HALF_LIFE_S) == pytest.approx(4.0)
-        assert faded_price(priced, 50.0) == 8.0
-        assert faded_price(priced, 100.0 + 1000 * PRICE_HALF_LIFE_S) == MIN_PRICE_S
+        assert faded_price(PlannerState(), 100.0) == FIRST_PRICE
+        priced = PlannerState(prefetch_price=0.8, priced_at_s=100.0)
+        assert faded_price(priced, 100.0) == 0.8
+        assert faded_price(priced, 100.0 + PRICE_HALF_LIFE_S) == pytest.approx(0.4)
+        assert faded_price(priced, 50.0) == 0.8
 
     def test_nothing_new_teaches_nothing(self):
         state = PlannerState(settled_used=3, settled_wasted=1)
@@ -297,16 +389,37 @@ class TestPrice:
 
     def test_a_wasted_one_raises_it_and_a_used_one_lowers_it(self):
         raised = self.learned(0, 1)
-        assert raised.prefetch_price == pytest.approx(FIRST_PRICE_S * math.exp(PRICE_STEP * 0.7))
+        assert raised.prefetch_price == pytest.approx(FIRST_PRICE + PRICE_STEP * 0.7)
         assert (raised.settled_used, raised.settled_wasted, raised.priced_at_s) == (0, 1, 100.0)
         lowered = self.learned(1, 1, state=raised)
-        assert lowered.prefetch_price == pytest.approx(
-            raised.prefetch_price * math.exp(-PRICE_STEP * 0.3)
-        )
+        assert lowered.prefetch_price == pytest.approx(raised.prefetch_price - PRICE_STEP * 0.3)
 
     def test_at_the_target_share_of_waste_it_rests(self):
-        assert self.learned(7, 3).prefetch_price == pytest.approx(FIRST_PRICE_S)
+        assert self.learned(7, 3).prefetch_price == pytest.approx(FIRST_PRICE)
 
     def test_it_stays_within_its_bounds(self):
-        assert self.learned(0, 1000).prefetch_price == MAX_PRICE_S
-        assert self.learned(1000, 0).prefetch_price == MIN_PRICE_S
+        assert self.learned(0, 1000).prefetch_price == MAX_PRICE
+        assert self.learned(1000, 0).prefetch_price == 0.0
+
+
+class TestWaves:
+    def learned(self, arrivals, now_s, state=None):
+        w = world(model(A, HOT, arrivals=arrivals), now_s=now_s)
+        return ExpectedLoss().learn(context(w, state=state))
+
+    def test_what_comes_within_a_load_time_of_the_first_is_one_wave(self):
+        first = self.learned(1, 100.0)
+        assert first.waves == {A: Wave(begun_s=100.0, requests=1)}
+        more = self.learned(3, 108.0, first)
+        assert more.waves == {A: Wave(begun_s=100.0, requests=3)}
+        assert self.learned(3, 109.0, more) is more
+
+    def test_a_wave_that_ended_moves_the_usual_one_by_a_fifth(self):
+        begun = PlannerState(
+            seen_arrivals={A: 6}, waves={A: Wave(begun_s=100.0, requests=6, usual=1.0)}
+        )
+        after = self.learned(7, 109.0, begun)
+        assert after.waves == {A: Wave(begun_s=109.0, requests=1, usual=2.0)}
+
+    def test_what_came_before_it_began_to_look_is_no_wave(self):
+        assert self.learned(500, 100.0).waves == {A: Wave(begun_s=100.0, requests=1)}
