@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 from api.gateway.body import RequestBody
 from api.gateway.caller import Caller, CallerLeft, Receive, Send
-from api.gateway.detect import ApiStyle, lists_models, match_path, match_websocket
+from api.gateway.detect import (
+    ApiStyle,
+    lists_models,
+    match_path,
+    match_websocket,
+    straight_path,
+)
 from api.gateway.gate import Gate
 from api.gateway.headers import RequestHead
 from api.gateway.inference import InferenceDesk
@@ -61,7 +69,7 @@ class GatewayApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's entry: ``http`` and ``websocket`` (of ``tunnel.TunnelProtocol``)."""
         self._live.hold()
-        head = self._gate.known(_head(scope))
+        head = self._gate.known(_straight(_head(scope)))
         if scope["type"] == "websocket":
             problem = self._gate.problem_of(head, match_websocket(head.path))
             await self._websockets.serve(head, receive, send, problem)
@@ -144,10 +152,22 @@ class GatewayApp:
         return self._live.now
 
 
+def _straight(head: RequestHead) -> RequestHead:
+    """Without doubled slashes, where LocalAI would serve it then."""
+    if b"//" not in head.target:
+        return head
+    raw_path, mark, query = head.target.partition(b"?")
+    straight = straight_path(head.method, raw_path)
+    if straight is None:
+        return head
+    path = unquote(straight.decode("ascii", "replace"))
+    return replace(head, path=path, target=straight + mark + query)
+
+
 def _head(scope: Scope) -> RequestHead:
     client = scope.get("client")
     query = scope["query_string"]
-    target = scope["raw_path"] + (b"?" + query if query else b"")
+    target = scope.get("target") or scope["raw_path"] + (b"?" + query if query else b"")
     return RequestHead(
         method=scope.get("method", "GET"),
         path=scope["path"],

@@ -6,10 +6,11 @@ unpeeked, since LocalAI is the one to judge it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
@@ -23,6 +24,7 @@ MAX_MODEL_NAME_CHARS = 512
 MAX_DEADLINE_MS = 86_400_000
 _MAX_QUERY_FIELDS = 200
 _MAX_FORM_BYTES = 65_536
+_SLASHES = re.compile(rb"/{2,}")
 
 Bytes = bytes | bytearray | memoryview
 
@@ -103,37 +105,42 @@ class BadHeader(Invalid):
         self.header = header
 
 
-_OPENAI_OPERATIONS = {
-    "/chat/completions": "chat",
-    "/completions": "completions",
-    "/edits": "edits",
-    "/mcp/chat/completions": "mcp_chat",
-    "/mcp/v1/chat/completions": "mcp_chat",
+_WITH_AND_WITHOUT_V1 = {
+    "chat/completions": ("chat", ApiStyle.OPENAI),
+    "completions": ("completions", ApiStyle.OPENAI),
+    "edits": ("edits", ApiStyle.OPENAI),
+    "messages": ("messages", ApiStyle.ANTHROPIC),
+    "responses": ("responses", ApiStyle.RESPONSES),
+    "embeddings": ("embeddings", ApiStyle.OTHER),
+    "moderations": ("moderations", ApiStyle.OTHER),
+    "audio/transcriptions": ("transcription", ApiStyle.OTHER),
+    "audio/speech": ("speech", ApiStyle.OTHER),
+    "audio/diarization": ("diarization", ApiStyle.OTHER),
+    "audio/classification": ("classification", ApiStyle.OTHER),
+    "images/generations": ("image", ApiStyle.OTHER),
+    "images/inpainting": ("image", ApiStyle.OTHER),
+    "images/upscale": ("image", ApiStyle.OTHER),
+    "vad": ("vad", ApiStyle.OTHER),
+    "mcp/chat/completions": ("mcp_chat", ApiStyle.OPENAI),
 }
-_OTHER_OPERATIONS = {
-    "/embeddings": "embeddings",
-    "/moderations": "moderations",
-    "/rerank": "rerank",
-    "/audio/transcriptions": "transcription",
-    "/audio/speech": "speech",
-    "/audio/diarization": "diarization",
-    "/audio/classification": "classification",
-    "/audio/transform": "transform",
-    "/audio/transformations": "transform",
-    "/tts": "tts",
-    "/images/generations": "image",
-    "/images/inpainting": "image",
-    "/images/upscale": "image",
-    "/video": "video",
-    "/3d/generations": "3d",
-    "/3d/remesh": "3d",
-    "/detection": "detection",
-    "/depth": "detection",
-    "/vad": "vad",
-    "/tokenize": "tokenize",
-    "/detokenize": "tokenize",
-    "/realtime/calls": "realtime",
+_ROUTES = {
+    **{f"/{path}": found for path, found in _WITH_AND_WITHOUT_V1.items()},
+    **{f"/v1/{path}": found for path, found in _WITH_AND_WITHOUT_V1.items()},
+    "/mcp/v1/chat/completions": ("mcp_chat", ApiStyle.OPENAI),
+    "/v1/rerank": ("rerank", ApiStyle.OTHER),
+    "/v1/detection": ("detection", ApiStyle.OTHER),
+    "/v1/depth": ("detection", ApiStyle.OTHER),
+    "/v1/tokenize": ("tokenize", ApiStyle.OTHER),
+    "/v1/detokenize": ("tokenize", ApiStyle.OTHER),
+    "/v1/realtime/calls": ("realtime", ApiStyle.OTHER),
+    "/audio/transform": ("transform", ApiStyle.OTHER),
+    "/audio/transformations": ("transform", ApiStyle.OTHER),
+    "/tts": ("tts", ApiStyle.OTHER),
+    "/video": ("video", ApiStyle.OTHER),
+    "/3d/generations": ("3d", ApiStyle.OTHER),
+    "/3d/remesh": ("3d", ApiStyle.OTHER),
 }
+"""As LocalAI has them: a path that it does not serve is never worth a load."""
 _FACE_AND_VOICE = frozenset({"analyze", "embed", "identify", "register", "verify"})
 _OLLAMA_OPERATIONS = {
     "/api/chat": ("chat", True),
@@ -161,15 +168,8 @@ def match_path(method: str, path: str) -> InferencePath | None:
     if (ollama := _OLLAMA_OPERATIONS.get(path)) is not None:
         operation, streams = ollama
         return InferencePath(operation=operation, style=ApiStyle.OLLAMA, streams_by_default=streams)
-    rest = path.removeprefix("/v1")
-    if (operation_word := _OPENAI_OPERATIONS.get(rest)) is not None:
-        return InferencePath(operation=operation_word, style=ApiStyle.OPENAI)
-    if rest == "/messages":
-        return InferencePath(operation="messages", style=ApiStyle.ANTHROPIC)
-    if rest == "/responses":
-        return InferencePath(operation="responses", style=ApiStyle.RESPONSES)
-    if (operation_word := _OTHER_OPERATIONS.get(rest)) is not None:
-        return InferencePath(operation=operation_word, style=ApiStyle.OTHER)
+    if (found := _ROUTES.get(path)) is not None:
+        return InferencePath(operation=found[0], style=found[1])
     return _match_named(path)
 
 
@@ -182,6 +182,20 @@ def match_websocket(path: str) -> InferencePath | None:
 def lists_models(method: str, path: str) -> bool:
     """Whether the request lists the models, as a UI does before somebody picks one."""
     return method == "GET" and path.rstrip("/") in _LISTS
+
+
+def straight_path(method: str, raw_path: bytes) -> bytes | None:
+    """A path without the doubled slashes that a base address with a slash at its end makes.
+
+    None: it is to go as it came, since it has none, or would not be served without them
+    either. LocalAI answers them with 404.
+    """
+    if b"//" not in raw_path:
+        return None
+    straight = _SLASHES.sub(b"/", raw_path)
+    path = unquote(straight.decode("ascii", "replace"))
+    is_known = match_path(method, path) is not None or lists_models(method, path)
+    return straight if is_known else None
 
 
 def body_kind(content_type: bytes | None) -> BodyKind:
@@ -203,7 +217,10 @@ def peek_json(body: Bytes, model_field: str = "model") -> Peek:
         plain = _PLAIN_DECODER.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return Peek()
-    return _peek(plain.model, plain.stream)
+    spellings = (plain.model, plain.Model, plain.MODEL)
+    named = [model for model in spellings if model is not None]
+    # LocalAI takes any of them, and of several the last one: which that is, is not seen here.
+    return _peek(named[0] if len(named) == 1 else None, plain.stream)
 
 
 def peek_form(body: Bytes) -> Peek:
@@ -257,6 +274,8 @@ def read_wishes(headers: Headers) -> Wishes:
 
 class _Plain(msgspec.Struct):
     model: object = None
+    Model: object = None
+    MODEL: object = None
     stream: object = None
 
 
@@ -277,7 +296,9 @@ def _match_named(path: str) -> InferencePath | None:
             style = ApiStyle.OPENAI if operation == "completions" else ApiStyle.OTHER
             return InferencePath(operation=operation, style=style, path_model=named)
         return None
-    if path.startswith("/v1/text-to-speech/") or path == "/v1/sound-generation":
+    voice = path.removeprefix("/v1/text-to-speech/")
+    is_voice = voice != path and voice != "" and "/" not in voice
+    if is_voice or path == "/v1/sound-generation":
         return InferencePath(operation="tts", style=ApiStyle.OTHER, model_field="model_id")
     for family in ("face", "voice"):
         if path.removeprefix(f"/v1/{family}/") in _FACE_AND_VOICE:

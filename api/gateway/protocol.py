@@ -206,6 +206,8 @@ class EdgeHttp(HttpToolsProtocol):
         scope["path"] = unquote(path) if "%" in path else path
         scope["raw_path"] = target.path
         scope["query_string"] = target.query
+        # As it came, down to a question mark with nothing behind it.
+        scope["target"] = self.url if target.authority is None else _rebuilt(target)
 
     def _begin(self, version: str) -> None:
         kind = OldCallerCycle if version == "1.0" else EdgeCycle
@@ -319,9 +321,7 @@ class EdgeHttp(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self.connections.discard(self)
         scope: Any = self.scope
-        query = scope["query_string"]
-        target = scope["raw_path"] + (b"?" + query if query else b"")
-        lines = [scope["method"].encode() + b" " + target + b" HTTP/1.1"]
+        lines = [scope["method"].encode() + b" " + scope["target"] + b" HTTP/1.1"]
         lines.extend(name + b": " + value for name, value in scope["headers"])
         tunnel = TunnelProtocol(
             config=self.config,
@@ -333,3 +333,7 @@ class EdgeHttp(HttpToolsProtocol):
         tunnel.connection_made(self.transport)
         tunnel.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
         self.transport.set_protocol(tunnel)
+
+
+def _rebuilt(target: Target) -> bytes:
+    return target.path + (b"?" + target.query if target.query else b"")
