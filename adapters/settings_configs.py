@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from adapters.key_hash import KEY_HASH_PREFIX, digest_of
-from adapters.settings_schema import Document, Model
+from adapters.settings_schema import Document, Model, ModelTimeouts
 from adapters.settings_types import MIB
 from contracts.config import (
+    BalancingConfig,
     CallerKey,
     ClassHeader,
     ControlConfig,
@@ -16,6 +17,7 @@ from contracts.config import (
     PlannerConfig,
     PredictorConfig,
     QueueConfig,
+    TimeoutConfig,
     WorkersConfig,
 )
 from contracts.events import PriorityClass
@@ -92,6 +94,27 @@ def gateway_config(document: Document) -> GatewayConfig:
         min_load_budget_s=timeouts.min_load_budget_seconds,
         slots={ModelId(name): m.slots for name, m in document.models.items() if m.slots},
         shutdown_grace_s=timeouts.shutdown_grace_seconds,
+        balancing=balancing_config(document),
+        timeouts={
+            ModelId(name): TimeoutConfig(
+                connect_s=own.connect_seconds,
+                first_byte_s=own.first_byte_seconds,
+                between_bytes_s=own.between_bytes_seconds,
+            )
+            for name, own in ((name, m.timeouts) for name, m in document.models.items())
+            if own != ModelTimeouts()
+        },
+    )
+
+
+def balancing_config(document: Document) -> BalancingConfig:
+    """How a backend is chosen."""
+    balancing = document.load_balancing
+    by_turns = balancing.strategy == "weighted-round-robin"
+    return BalancingConfig(
+        strategy="weighted-round-robin" if by_turns else "resource-aware",
+        weights=balancing.weights.model_dump(),
+        circuit_failures=balancing.circuit_failures,
     )
 
 

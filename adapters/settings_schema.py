@@ -44,14 +44,14 @@ class Scheduler(Section):
     policy: Policy = setting("How the models that stay loaded are chosen.", default="headstart")
     window_seconds: Number = setting(
         "A model is worth the probability of its use within this time; three or four load times.",
-        default=60.0,
+        default=45.0,
         gt=0,
         le=_DAY_S,
     )
     parallel_loads: Whole = setting("Loads that may run at once.", default=2, ge=1, le=64)
     prefetch_horizon_seconds: Number = setting(
         "How far beyond its load time a prefetch may aim; beyond a minute nothing is gained.",
-        default=60.0,
+        default=45.0,
         gt=0,
         le=_DAY_S,
     )
@@ -69,7 +69,7 @@ class Scheduler(Section):
     )
     min_residency_seconds: Number = setting(
         "A loaded model is not evicted for a prefetch before this time.",
-        default=5.0,
+        default=0.0,
         ge=0,
         le=_DAY_S,
     )
@@ -196,15 +196,21 @@ class Weights(Section):
     cpu: Number = setting("No GPU.", default=0.2, ge=0, le=1000)
 
 
-_ONE_NODE = "requests go to the primary backend"
-
-
 class LoadBalancing(Section):
     """Sharing requests between several backends."""
 
-    strategy: Strategy = setting("How a backend is chosen.", default="score", no_effect=_ONE_NODE)
-    weights: Weights = setting(
-        "For `weighted-round-robin`.", default=Weights(), no_effect=_ONE_NODE
+    strategy: Strategy = setting(
+        "How a backend is chosen, of those that can serve a request: by load, affinity and "
+        "priority, or in turn. `score` is another name of `resource-aware`.",
+        default="resource-aware",
+    )
+    weights: Weights = setting("For `weighted-round-robin`.", default=Weights())
+    circuit_failures: Whole = setting(
+        "After so many failures in a row a backend, or a model on a backend, is not asked for a "
+        "while. 0: it always is.",
+        default=3,
+        ge=0,
+        le=1000,
     )
 
 
@@ -311,9 +317,21 @@ class SchedulingProfile(Section):
         "Latency target, until one is set through the API.", default=None, gt=0, le=3_600_000
     )
     preferred_backend: Accelerator | None = setting(
-        "Accelerator it should run on.",
-        default=None,
-        no_effect="models run where LocalAI's model file puts them",
+        "Accelerator it should run on, where backends of several kinds know it.", default=None
+    )
+
+
+class ModelTimeouts(Section):
+    """Limits of one model's requests. None: those of `gateway.timeouts`."""
+
+    connect_seconds: Number | None = setting(
+        "Connecting to LocalAI.", default=None, gt=0, le=_DAY_S
+    )
+    first_byte_seconds: Number | None = setting(
+        "From sending a request until LocalAI's first byte.", default=None, gt=0, le=_DAY_S
+    )
+    between_bytes_seconds: Number | None = setting(
+        "Between two pieces of an answer.", default=None, gt=0, le=_DAY_S
     )
 
 
@@ -322,6 +340,10 @@ class Model(Section):
 
     scheduling_profile: SchedulingProfile = setting(
         "What is known about it beforehand.", default=SchedulingProfile()
+    )
+    timeouts: ModelTimeouts = setting(
+        "Limits of its requests, where they differ from `gateway.timeouts`.",
+        default=ModelTimeouts(),
     )
     preload: bool = setting("Load it at start.", default=False)
     pinned: bool = setting(

@@ -198,7 +198,9 @@ Policy = Annotated[
     Literal["headstart", "lru", "localai-lru", "idle-timeout", "gdsf"],
     BeforeValidator(_one_spelling),
 ]
-Strategy = Annotated[Literal["score", "weighted-round-robin"], BeforeValidator(_one_spelling)]
+Strategy = Annotated[
+    Literal["resource-aware", "score", "weighted-round-robin"], BeforeValidator(_one_spelling)
+]
 Caching = Annotated[
     Literal["adaptive", "lru", "lfu", "fifo", "none"], BeforeValidator(_one_spelling)
 ]

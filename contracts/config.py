@@ -189,7 +189,16 @@ class BalancingConfig:
     """
 
     strategy: str = "resource-aware"
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "cuda": 0.6,
+            "rocm": 0.2,
+            "vulkan": 0.2,
+            "sycl": 0.2,
+            "metal": 0.2,
+            "cpu": 0.2,
+        }
+    )
     circuit_failures: int = 3
 
 

@@ -9,12 +9,14 @@ import pytest
 from adapters.settings import find_file, load_settings
 from adapters.settings_types import MIB
 from contracts.config import (
+    BalancingConfig,
     ControlConfig,
     ControllerConfig,
     GatewayConfig,
     ModelProfile,
     NodeConfig,
     PredictorConfig,
+    TimeoutConfig,
 )
 from contracts.errors import Invalid
 from contracts.events import PriorityClass
@@ -74,8 +76,9 @@ gateway:
 localai: {url: "https://localai/inner/", api_key: three, accelerator: cpu}
 queue_config: {realtime_capacity: 1, batch_capacity: 2, background_capacity: 3, timeout_seconds: 10}
 models:
-  a: {slots: 4}
+  a: {slots: 4, timeouts: {first_byte_seconds: 900}}
   b: {}
+load_balancing: {strategy: weighted_round_robin, weights: {cpu: 1}, circuit_failures: 0}
 """)
     gateway = load_settings(HOME).gateway_config()
     assert gateway == GatewayConfig(
@@ -103,6 +106,12 @@ models:
         min_load_budget_s=5.0,
         slots={ModelId("a"): 4},
         shutdown_grace_s=6.0,
+        balancing=BalancingConfig(
+            strategy="weighted-round-robin",
+            weights={**BalancingConfig().weights, "cpu": 1.0},
+            circuit_failures=0,
+        ),
+        timeouts={ModelId("a"): TimeoutConfig(first_byte_s=900.0)},
     )
     assert gateway.nodes[0].api_key == "three"
     assert list(gateway.queue.capacity.values()) == [1, 2, 3]
@@ -111,6 +120,12 @@ models:
         PriorityClass.BATCH: 40.0,
         PriorityClass.BACKGROUND: 200.0,
     }
+
+
+@pytest.mark.parametrize("word", ["score", "resource_aware", "resource-aware"])
+def test_there_are_several_words_for_one_strategy(word: str) -> None:
+    write(f"load_balancing: {{strategy: {word}}}")
+    assert load_settings(HOME).gateway_config().balancing.strategy == "resource-aware"
 
 
 def test_each_class_may_have_a_time_limit_of_its_own() -> None:

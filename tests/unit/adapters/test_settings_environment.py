@@ -184,15 +184,14 @@ def test_secret_files_that_cannot_be_used(tmp_path: Path) -> None:
     assert load(**{name: "good"}, HEADSTART_ADMIN_KEY="a").admin_key == "a"
 
 
-def test_a_section_without_effect_is_noticed_once() -> None:
+def test_a_key_without_effect_is_noticed_once_whoever_set_it() -> None:
     settings = load(
-        "load_balancing:\n  weights: {cuda: 1}\n",
-        HEADSTART_LOAD_BALANCING__WEIGHTS__ROCM="0.5",
-        HEADSTART_LOAD_BALANCING__WEIGHTS__CPU="0.5",
+        "memory_optimization:\n  swap_threshold_mb: 1\n",
+        HEADSTART_MEMORY_OPTIMIZATION__SWAP_THRESHOLD_MB="2",
     )
-    assert settings.document.load_balancing.weights.rocm == 0.5
+    assert settings.document.memory_optimization.swap_threshold_mb == 2
     (notice,) = settings.notices
-    assert notice.startswith("load_balancing.weights has no effect yet: ")
+    assert notice.startswith("memory_optimization.swap_threshold_mb has no effect yet: ")
 
 
 def test_variables_that_are_not_known_are_noticed() -> None:

@@ -84,8 +84,6 @@ def test_the_schedulers_main_sections() -> None:
     assert without_effect(settings) == {
         "resource_monitoring.gpu_metrics",
         "resource_monitoring.cpu_metrics",
-        "load_balancing.strategy",
-        "load_balancing.weights",
         "optimization.enable_model_caching",
         "optimization.cache_size_gb",
     }
