@@ -23,6 +23,7 @@ from api.gateway.inference import InferenceDesk
 from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
 from api.gateway.metrics import GatewayMetrics
+from api.gateway.origins import OriginBook
 from api.gateway.own_paths import OWN_PREFIX, OwnPaths
 from api.gateway.problems import Problem, body_too_large, shutting_down
 from api.gateway.proxy import AnswerCut, Relay
@@ -65,6 +66,7 @@ class GatewayApp:
         self._recogniser = recogniser
         self._telemetry = telemetry
         self._metrics = metrics
+        self._origins = OriginBook()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's entry: ``http`` and ``websocket`` (of ``tunnel.TunnelProtocol``)."""
@@ -74,7 +76,7 @@ class GatewayApp:
             problem = self._gate.problem_of(head, match_websocket(head.path))
             await self._websockets.serve(head, receive, send, problem)
             return
-        caller = Caller(receive, send)
+        caller = Caller(receive, send, origin=head.get(b"origin"), origins=self._origins)
         try:
             await self._serve(head, caller)
         except (CallerLeft, asyncio.CancelledError):

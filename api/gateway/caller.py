@@ -9,6 +9,7 @@ from typing import Any
 
 from api.gateway.detect import ApiStyle
 from api.gateway.headers import Header
+from api.gateway.origins import OriginBook
 from api.gateway.problems import Problem, error_body, error_event, retry_after
 
 PAYLOAD_TOO_LARGE = 413
@@ -27,15 +28,36 @@ class CallerLeft(Exception):
 class Caller:
     """One caller over one request.
 
+    ``origin`` is that of the page that it asks for, ``origins`` what LocalAI allowed to whom.
+
     Whoever works for it does so in the task that made this object: when the caller leaves
     while nobody reads from it, that task is cancelled and ``has_left`` says why.
     """
 
-    __slots__ = ("_receive", "_send", "_task", "_watcher", "has_left", "is_over", "status")
+    __slots__ = (
+        "_origin",
+        "_origins",
+        "_receive",
+        "_send",
+        "_task",
+        "_watcher",
+        "has_left",
+        "is_over",
+        "status",
+    )
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        *,
+        origin: bytes | None = None,
+        origins: OriginBook | None = None,
+    ) -> None:
         self._receive = receive
         self._send = send
+        self._origin = origin
+        self._origins = origins
         self._task = asyncio.current_task()
         self._watcher: asyncio.Task[None] | None = None
         self.has_left = False
@@ -78,11 +100,21 @@ class Caller:
             self._watcher.cancel()
 
     async def start(self, status: int, headers: Iterable[Header]) -> None:
-        """Send the status line and the headers."""
-        self.status = status
-        await self._send(
-            {"type": "http.response.start", "status": status, "headers": list(headers)}
-        )
+        """Send the status line and the headers of LocalAI's answer."""
+        listed = list(headers)
+        if self._origin is not None and self._origins is not None:
+            self._origins.note(self._origin, listed)
+        await self._start(status, listed)
+
+    async def begin(self, status: int, headers: Iterable[Header]) -> None:
+        """The same for an answer of our own, which its page's origin may have to be let read."""
+        listed = list(headers)
+        names = {name for name, _ in listed}
+        if self._origins is not None:
+            # One made out of an answer of LocalAI's has them already.
+            allowed = self._origins.headers_for(self._origin)
+            listed += [header for header in allowed if header[0] not in names]
+        await self._start(status, listed)
 
     async def give(self, data: bytes) -> None:
         """Send a piece of the answer; returns when there is room for more."""
@@ -96,7 +128,7 @@ class Caller:
 
     async def answer(self, status: int, body: bytes, headers: Iterable[Header]) -> None:
         """Send a whole answer of our own."""
-        await self.start(status, [(b"content-length", b"%d" % len(body)), *headers])
+        await self.begin(status, [(b"content-length", b"%d" % len(body)), *headers])
         await self.finish(body)
 
     async def refuse(
@@ -119,10 +151,14 @@ class Caller:
         if problem.status != PAYLOAD_TOO_LARGE:
             await self.answer(problem.status, body, own)
             return
-        await self.start(problem.status, [(b"content-length", b"%d" % len(body)), *own])
+        await self.begin(problem.status, [(b"content-length", b"%d" % len(body)), *own])
         await self.give(body)
         await self._take_rest()
         await self.finish()
+
+    async def _start(self, status: int, headers: list[Header]) -> None:
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _take_rest(self) -> None:
         """Take what is still being sent: closing at once would cost the caller our answer."""

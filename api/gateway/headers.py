@@ -34,6 +34,7 @@ _LISTED_KEYS = {
 }
 """Headers that hold keys among others: how they are split and joined, and how a key begins."""
 
+_SITE = b"sec-fetch-site"
 _KEY_HEADERS = _WHOLE_KEYS | frozenset(_LISTED_KEYS)
 _END_TO_END = frozenset(
     {
@@ -113,6 +114,10 @@ def outgoing_headers(
     """
     strips = node_key is not None or head.key is not None
     left_out = HOP_BY_HOP.union(drop, connection_options(head.headers))
+    if head.key is not None and any(name in _WHOLE_KEYS for name, _ in head.headers):
+        # LocalAI refuses other sites' pages that show no key. This one has shown its key, in a
+        # header that no page can have sent against its user's will, and it stays here.
+        left_out |= {_SITE}
     kept = []
     forwarded: dict[bytes, bytes] = {}
     for name, value in head.headers:

@@ -288,7 +288,7 @@ class InferenceDesk:
             await self._clock.sleep(self._config.keepalive_s)
             waited_s += self._config.keepalive_s
             if not caller.has_answer:
-                await caller.start(200, self._stream_headers(request, waiter))
+                await caller.begin(200, self._stream_headers(request, waiter))
             progress = self._room.progress(model, waited_s)
             expected = (
                 "" if progress.expected_s is None else f" of about {progress.expected_s:.0f} s"
