@@ -58,6 +58,7 @@ class RequestMeter:
     __slots__ = (
         "_clock",
         "_dispatched_s",
+        "_is_cold",
         "_metrics",
         "_node",
         "_observer",
@@ -77,6 +78,7 @@ class RequestMeter:
         self._clock = clock
         self._started_s = clock.monotonic_s()
         self._dispatched_s: float | None = None
+        self._is_cold = False
         self._node: NodeId | None = None
         self._observer: AnswerObserver | None = None
         self.phase = RequestPhase.QUEUED
@@ -106,6 +108,7 @@ class RequestMeter:
         """
         is_first = self._dispatched_s is None
         self._dispatched_s = self._clock.monotonic_s()
+        self._is_cold = cold
         self.phase = RequestPhase.DISPATCHED
         if is_first:
             self._metrics.dispatched(
@@ -140,6 +143,10 @@ class RequestMeter:
         self.phase = RequestPhase.STREAMING
         ttft_s = at_monotonic_s - self._started_s
         self._metrics.first_content(self._subject.model, self._subject.priority, ttft_s)
+        if self._dispatched_s is not None and not self._is_cold:
+            self._metrics.warm_first_content(
+                self._subject.model, at_monotonic_s - self._dispatched_s
+            )
         self._telemetry.emit(
             FirstTokenSent(
                 **self._telemetry.stamp(),

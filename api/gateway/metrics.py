@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from api.gateway.warmth import WarmthWatch
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
 
@@ -86,6 +87,13 @@ class GatewayMetrics:
             ("model",),
             registry=registry,
         )
+        self._unexpected_cold = Counter(
+            f"{name}_unexpected_cold_total",
+            "Requests to a resident model whose first content took as long as a load.",
+            ("model",),
+            registry=registry,
+        )
+        self._warmth = WarmthWatch()
         self._tokens = Counter(
             f"{name}_tokens_total",
             "Tokens as answers told them.",
@@ -172,6 +180,12 @@ class GatewayMetrics:
         label, code = self.model_label(model), _code(status)
         self._child(self._requests, label, operation, priority, outcome, code).inc()
         self._child(self._durations, label, priority).observe(duration_s)
+
+    def warm_first_content(self, model: ModelId | None, first_content_s: float) -> None:
+        """First content of a resident model, so many seconds after its dispatch."""
+        label = self.model_label(model)
+        if label != OTHER and self._warmth.looks_cold(label, first_content_s):
+            self._child(self._unexpected_cold, label).inc()
 
     def tokens(
         self, model: ModelId | None, input_tokens: int | None, output_tokens: int | None
