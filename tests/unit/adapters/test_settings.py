@@ -198,9 +198,9 @@ def test_the_prefetch_window_bounds_how_far_ahead_a_prefetch_aims() -> None:
     assert settings.notices == ()
     write("optimization: {prefetch_window_minutes: 15}")
     settings = load_settings(HOME)
-    assert settings.controller_config().planner.prefetch_horizon_s == 60.0
+    assert settings.controller_config().planner.prefetch_horizon_s == 45.0
     assert settings.notices == (
-        "optimization.prefetch_window_minutes is more than what is used: a prefetch aims 60 s "
+        "optimization.prefetch_window_minutes is more than what is used: a prefetch aims 45 s "
         "ahead (scheduler.prefetch_horizon_seconds)",
     )
 
