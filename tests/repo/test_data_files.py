@@ -31,6 +31,7 @@ WITHOUT_A_PANEL = {
     "headstart_gateway_passed_total",
     "headstart_gateway_request_seconds",
     "headstart_gateway_routing_table_age_seconds",
+    "headstart_gateway_unexpected_cold_total",
     "headstart_gateway_waiting",
     "headstart_metrics_omitted_models",
     "headstart_model_in_flight_requests",
