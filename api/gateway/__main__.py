@@ -92,7 +92,11 @@ async def serve(settings: Settings, listening: socket.socket) -> int:
                 load_lock=RedisLoadLock(client),
             )
         service = GatewayService(gateway, config, ports)
-        server = GatewayServer(service.app, grace_real_s=config.shutdown_grace_s / clock.scale)
+        server = GatewayServer(
+            service.app,
+            grace_real_s=config.shutdown_grace_s / clock.scale,
+            on_refusal=service.refused_at_edge,
+        )
 
         def stop() -> None:
             if server.should_exit:

@@ -148,6 +148,10 @@ class GatewayService:
         if now.asks_for_keys and not kept.asks_for_keys:
             _log.warning("keys_gone", consequence="no key is asked for any more")
 
+    def refused_at_edge(self, code: str) -> None:
+        """A caller was refused before its request was anybody's."""
+        self._metrics.refused(code)
+
     def leave(self) -> None:
         """The server was told to stop: who waits is told so; what runs has the grace from here."""
         if self._leaving_since_s is None:
