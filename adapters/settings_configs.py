@@ -16,6 +16,7 @@ from contracts.config import (
     NodeConfig,
     PlannerConfig,
     PredictorConfig,
+    PriorityWeights,
     QueueConfig,
     TimeoutConfig,
     WorkersConfig,
@@ -162,6 +163,9 @@ def queue_config(document: Document) -> QueueConfig:
                 BACKGROUND_PATIENCE * realtime_s if background_s is None else background_s
             ),
         },
+        weights=PriorityWeights(**queue.weights.model_dump()),
+        longest_wait_s=queue.longest_wait_seconds,
+        max_preemptions=queue.max_preemptions,
     )
 
 
@@ -223,6 +227,8 @@ def planner_config(document: Document) -> PlannerConfig:
         reserve_ratio=memory.reserve_ratio,
         budget_bytes=None if budget_mb is None else budget_mb * MIB,
         tick_s=scheduler.tick_seconds,
+        turn_s=scheduler.turn_seconds,
+        turn_drain_s=scheduler.turn_drain_seconds,
     )
 
 

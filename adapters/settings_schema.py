@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
+from adapters.settings_queue import MAX_WAITING, QueueSection
 from adapters.settings_services import Control, Gateway, LocalAI, Logging, Predictor, Redis, Workers
 from adapters.settings_types import (
     Accelerator,
@@ -30,7 +31,6 @@ from adapters.settings_types import (
 
 _DAY_S = 86_400
 _YEAR_S = 366 * _DAY_S
-_MAX_WAITING = 10_000
 
 
 class Scheduler(Section):
@@ -81,6 +81,19 @@ class Scheduler(Section):
     )
     default_target_seconds: Number = setting(
         "Latency target of models that have none of their own.", default=2.0, gt=0, le=3600
+    )
+    turn_seconds: Number = setting(
+        "A busy model whose place another one is waited for keeps it for so long; then it takes "
+        "nothing new and goes when its last request has ended.",
+        default=15.0,
+        gt=0,
+        le=_DAY_S,
+    )
+    turn_drain_seconds: Number = setting(
+        "How long that last request may take; else the model stays for another turn.",
+        default=60.0,
+        gt=0,
+        le=_DAY_S,
     )
     tick_seconds: Number = setting(
         "Longest time between two runs of the planner.", default=1.0, ge=0.05, le=60
@@ -156,32 +169,6 @@ class ResourceMonitoring(Section):
         gt=0,
         lt=100,
         no_effect="each SLA target has a percentile of its own, 95 unless set",
-    )
-
-
-class QueueSection(Section):
-    """Admission: how many requests of each class may wait, and how long."""
-
-    realtime_capacity: Whole = setting(
-        "Realtime requests that may wait.", default=10, ge=1, le=_MAX_WAITING
-    )
-    batch_capacity: Whole = setting(
-        "Batch requests that may wait.", default=50, ge=1, le=_MAX_WAITING
-    )
-    background_capacity: Whole = setting(
-        "Background requests that may wait.", default=100, ge=1, le=_MAX_WAITING
-    )
-    timeout_seconds: Number = setting(
-        "How long a realtime request may wait for a slot; a load does not count.",
-        default=30.0,
-        gt=0,
-        le=_DAY_S,
-    )
-    batch_timeout_seconds: Number | None = setting(
-        "The same for batch. None: 4 times `timeout_seconds`.", default=None, gt=0, le=_YEAR_S
-    )
-    background_timeout_seconds: Number | None = setting(
-        "The same for background. None: 20 times `timeout_seconds`.", default=None, gt=0, le=_YEAR_S
     )
 
 
@@ -354,7 +341,7 @@ class Model(Section):
         "Its requests that run at once; more wait in their class. None: no limit here.",
         default=None,
         ge=1,
-        le=_MAX_WAITING,
+        le=MAX_WAITING,
     )
 
 

@@ -179,6 +179,7 @@ class WaitingRoom:
         ticket = passed.ticket
         if ticket is None or ticket.priority is PriorityClass.REALTIME:
             return None
+        self._yielding.book.configure(self._config.queue.max_preemptions)
         request = Yielding(
             ticket=ticket,
             key=key,

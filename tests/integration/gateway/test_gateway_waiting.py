@@ -566,7 +566,7 @@ async def test_a_waiting_stream_gets_comments_and_then_its_answer(kit, session):
     [
         ("/v1/chat/completions", b"data: [DONE]\n\n"),
         ("/v1/messages", b'"type":"model_cooldown","message":'),
-        ("/v1/responses", b'"code":"model_cooldown"}\n\n'),
+        ("/v1/responses", b'"code":"model_cooldown"}}\n\n'),
     ],
 )
 async def test_after_comments_a_failure_is_an_event(kit, session, path, last):
