@@ -217,6 +217,8 @@ class Errand:
 
     Attributes
     ----------
+    limits : Limits
+        How long it may take for what.
     node : NodeId or None
         Where it was sent last.
     """
@@ -229,6 +231,7 @@ class Errand:
         "_subject",
         "_trial",
         "_tried",
+        "limits",
         "node",
     )
 
@@ -240,6 +243,7 @@ class Errand:
         self._trial: Trial | None = None
         self._sent_s = 0.0
         self._is_counted = False
+        self.limits = dispatcher.limits(subject.model)
         self.node: NodeId | None = None
 
     def begin(self) -> NodeConfig:
@@ -258,13 +262,14 @@ class Errand:
 
         ``on_node`` is told each node just before the request goes there.
         """
-        dispatcher, subject = self._dispatcher, self._subject
-        limits = dispatcher.limits(subject.model)
+        dispatcher = self._dispatcher
         node = self.begin()
         while True:
             on_node(node)
             try:
-                response = await dispatcher.relay.send(head, body, node, drop=drop, limits=limits)
+                response = await dispatcher.relay.send(
+                    head, body, node, drop=drop, limits=self.limits
+                )
             except Problem as problem:
                 if not self._may_go_on(problem, head, body):
                     raise

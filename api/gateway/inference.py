@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from api.gateway.body import RequestBody
 from api.gateway.caller import Caller, CallerLeft
-from api.gateway.detect import ApiStyle, BadHeader, InferencePath, Peek, Wishes, read_wishes
+from api.gateway.detect import BadHeader, InferencePath, Peek, Wishes, read_wishes
 from api.gateway.dispatch import Dispatcher, Errand
+from api.gateway.endings import late_error, tell_end
 from api.gateway.first_words import listen
 from api.gateway.ghosts import Ghost, GhostDesk
 from api.gateway.headers import Header, RequestHead, header_text
@@ -18,18 +19,17 @@ from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.passes import Pass, Waiter
-from api.gateway.problems import Problem, bad_header, preempted, shutting_down, upstream_error
+from api.gateway.problems import Problem, bad_header, preempted, shutting_down
 from api.gateway.proxy import (
     EVENT_STREAM,
     AnswerCut,
     Relay,
     is_plain_event_stream,
-    read_bounded,
 )
 from api.gateway.recognition import Recognised, Recogniser
 from api.gateway.repeats import Repeats
 from api.gateway.slots import NoSlot
-from api.gateway.sse import AnswerObserver, Format, observe
+from api.gateway.sse import observe
 from api.gateway.telemetry import Telemetry
 from api.gateway.turns import Turn
 from api.gateway.waiting_room import WaitingRoom
@@ -39,7 +39,6 @@ from contracts.ports import Clock
 from contracts.reasons import Reason
 from contracts.upstream import UpstreamResponse
 
-_MAX_ERROR_BYTES = 16_384
 _EXPECT = b"expect"
 _ACCEPT_ENCODING = b"accept-encoding"
 
@@ -362,7 +361,7 @@ class InferenceDesk:
                 return ghost
         if caller.has_answer and not is_plain_event_stream(response):
             errand.answered(response.status, is_whole=True)
-            raise await _late_error(response)
+            raise await late_error(response)
         turn.begin_answer()
         observer = observe(path.style, response.headers)
         meter.watch(observer)
@@ -381,7 +380,7 @@ class InferenceDesk:
                 observer=observer,
                 on_data=on_data,
                 style=path.style,
-                between_bytes_s=self._dispatcher.limits(request.subject.model).between_bytes_s,
+                between_bytes_s=errand.limits.between_bytes_s,
             )
         except (Problem, AnswerCut) as broken:
             errand.broke(broken)
@@ -389,7 +388,7 @@ class InferenceDesk:
         errand.answered(
             response.status, is_whole=observer.error is None and not observer.is_truncated
         )
-        _tell_end(meter, observer, response.status)
+        tell_end(meter, observer, response.status)
         return None
 
 
@@ -400,35 +399,3 @@ def _tell_node(node: NodeConfig, turn: Turn, meter: RequestMeter) -> None:
     meter.dispatched(node=node.node, queue_wait_s=passed.queue_wait_s, cold=passed.is_cold)
     if passed.node != node.node:
         turn.passed = replace(passed, node=node.node)
-
-
-def _tell_end(meter: RequestMeter, observer: AnswerObserver, status: int) -> None:
-    """The answer was relayed to its end; that does not mean that it was a good one."""
-    if status >= 400:
-        origin = Origin.UPSTREAM if status >= 500 else Origin.CLIENT
-        meter.failed(status=status, error=f"http_{status}", origin=origin)
-    elif observer.error is not None:
-        meter.failed(status=status, error="stream_error", origin=Origin.UPSTREAM)
-    elif observer.is_truncated:
-        meter.failed(status=status, error="truncated", origin=Origin.UPSTREAM)
-    else:
-        meter.completed(status=status, answered_by=observer.model)
-
-
-async def _late_error(response: UpstreamResponse) -> Problem:
-    """LocalAI's error, for a caller whose stream has begun with comments."""
-    status = response.status
-    if status < 400:
-        response.close()
-        return upstream_error("LocalAI answered with something else than a stream.")
-    said = AnswerObserver(ApiStyle.OTHER, Format.DOCUMENT)
-    said.feed(await read_bounded(response, _MAX_ERROR_BYTES), 0.0)
-    said.end(0.0)
-    return Problem(
-        status=status,
-        type="upstream_error",
-        code=f"http_{status}",
-        message=said.error or f"LocalAI answered with status {status}.",
-        origin=Origin.UPSTREAM if status >= 500 else Origin.CLIENT,
-        decision=Reason.UPSTREAM_ERROR,
-    )
