@@ -76,15 +76,32 @@ async def resolve_model(
     return name
 
 
+async def refuse_form(request: Request, reply: Reply) -> bool:
+    """Whether a multipart body cannot be read, which is said then."""
+    if request.content_type != "multipart/form-data":
+        return False
+    boundary = _boundary(request)
+    if boundary is not None and not request.body:
+        await send_echo_error(reply, 400, "Bad Request")
+        return True
+    if boundary is None:
+        problem = "no multipart boundary param in Content-Type"
+    elif b"--" + boundary + b"--" not in request.body:
+        problem = "multipart: NextPart: EOF"
+    else:
+        return False
+    message = f"failed parsing request body: code=400, message={problem}, internal={problem}"
+    await send_echo_error(reply, 400, message)
+    return True
+
+
 def read_form(request: Request) -> dict[str, bytes]:
     """Fields of a multipart form by name, files included; the last one of a name wins."""
-    header = Message()
-    header["content-type"] = request.headers.get("content-type", "")
-    boundary = header.get_param("boundary")
-    if not isinstance(boundary, str):
+    boundary = _boundary(request)
+    if boundary is None:
         return {}
     fields: dict[str, bytes] = {}
-    for part in request.body.split(b"--" + boundary.encode("latin-1"))[1:]:
+    for part in request.body.split(b"--" + boundary)[1:]:
         head, found, content = part.partition(b"\r\n\r\n")
         if not found:
             continue
@@ -97,6 +114,13 @@ def read_form(request: Request) -> dict[str, bytes]:
         if isinstance(name, str):
             fields[name] = content.removesuffix(b"\r\n")
     return fields
+
+
+def _boundary(request: Request) -> bytes | None:
+    header = Message()
+    header["content-type"] = request.headers.get("content-type", "")
+    boundary = header.get_param("boundary")
+    return boundary.encode("latin-1") if isinstance(boundary, str) and boundary else None
 
 
 def _bearer_model(app: Emulator, request: Request) -> str:

@@ -7,7 +7,7 @@ from emulator.errors import send_error
 from emulator.http import Reply, Request, read_json
 from emulator.media import serve
 from emulator.openai_stream import EVENT_STREAM, event
-from emulator.resolve import read_form
+from emulator.resolve import read_form, refuse_form
 from emulator.work import Work
 
 TEXT = "hello world"
@@ -25,12 +25,12 @@ _SEGMENT = {"id": 0, "start": 0, "end": END_S, "text": TEXT, "tokens": None}
 
 async def transcription(app: Emulator, request: Request, reply: Reply) -> None:
     """The model may stand anywhere in the form."""
+    if await refuse_form(request, reply):
+        return
     form = read_form(request)
     named: object = _text(form, "model")
     if request.content_type == "application/json":
         named = (read_json(request.body) or {}).get("model")
-    shape = _text(form, "response_format")
-    is_stream = _text(form, "stream").lower() in ("true", "1", "t")
 
     async def check() -> bool:
         if "file" in form:
@@ -43,19 +43,24 @@ async def transcription(app: Emulator, request: Request, reply: Reply) -> None:
         return False
 
     async def finish(_work: Work) -> None:
-        if is_stream:
-            await _stream(reply)
-        elif shape in _PLAIN:
-            body = _PLAIN[shape].encode()
-            await reply.whole(200, body, "text/plain; charset=UTF-8")
-        elif shape == "json":
-            await reply.json(200, {"text": TEXT})
-        elif shape in ("", "verbose_json"):
-            await reply.json(200, {"segments": [_SEGMENT], "text": TEXT})
-        else:
-            await send_error(reply, 500, "invalid response_format")
+        await _tell(reply, form)
 
     await serve(app, request, reply, named, "transcript", finish, correlated=True, check=check)
+
+
+async def _tell(reply: Reply, form: dict[str, bytes]) -> None:
+    """The words, as the form wants them."""
+    shape = _text(form, "response_format")
+    if _text(form, "stream").lower() in ("true", "1", "t"):
+        await _stream(reply)
+    elif shape in _PLAIN:
+        await reply.whole(200, _PLAIN[shape].encode(), "text/plain; charset=UTF-8")
+    elif shape == "json":
+        await reply.json(200, {"text": TEXT})
+    elif shape in ("", "verbose_json"):
+        await reply.json(200, {"segments": [_SEGMENT], "text": TEXT})
+    else:
+        await send_error(reply, 500, "invalid response_format")
 
 
 async def _stream(reply: Reply) -> None:
