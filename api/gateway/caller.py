@@ -19,6 +19,7 @@ LINGER_BYTES = 256 * 1024**2
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+WhenLeft = Callable[[Callable[[], None]], None]
 
 
 class CallerLeft(Exception):
@@ -32,6 +33,8 @@ class Caller:
 
     Whoever works for it does so in the task that made this object: when the caller leaves
     while nobody reads from it, that task is cancelled and ``has_left`` says why.
+
+    ``when_left``: what the server calls us by when it leaves, where it can; else a task waits.
     """
 
     __slots__ = (
@@ -41,6 +44,7 @@ class Caller:
         "_send",
         "_task",
         "_watcher",
+        "_when_left",
         "has_left",
         "is_over",
         "status",
@@ -53,7 +57,9 @@ class Caller:
         *,
         origin: bytes | None = None,
         origins: OriginBook | None = None,
+        when_left: WhenLeft | None = None,
     ) -> None:
+        self._when_left = when_left
         self._receive = receive
         self._send = send
         self._origin = origin
@@ -79,7 +85,11 @@ class Caller:
 
     def watch(self) -> None:
         """From now on nobody reads from the caller: cancel the work when it leaves."""
-        if self._watcher is None and not self.is_over:
+        if self.is_over:
+            return
+        if self._when_left is not None:
+            self._when_left(self.interrupt)
+        elif self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_task(self._wait_for_leaving())
 
     def interrupt(self, *, has_left: bool = True) -> None:

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from api.gateway.connections import Connections
-from api.gateway.cycle import EdgeCycle, OldCallerCycle
+from api.gateway.cycle import LEAVING, EdgeCycle, OldCallerCycle
 from api.gateway.heads import (
     WATCHED,
     HeadRefused,
@@ -74,9 +74,8 @@ class EdgeHttp(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._leave_place()
         for cycle in (self._running, *(queued for queued, _ in self.pipeline)):
-            if cycle is not None and not cycle.response_complete:
-                cycle.disconnected = True
-                cycle.message_event.set()
+            if isinstance(cycle, EdgeCycle) and not cycle.response_complete:
+                cycle.leave()
         self.pipeline.clear()
         super().connection_lost(exc)
 
@@ -212,6 +211,7 @@ class EdgeHttp(HttpToolsProtocol):
     def _begin(self, version: str) -> None:
         kind = OldCallerCycle if version == "1.0" else EdgeCycle
         before = self._newest
+        scope: Any = self.scope
         expect = self._watched.get(b"expect")
         self.cycle = self._newest = kind(
             scope=self.scope,
@@ -226,6 +226,7 @@ class EdgeHttp(HttpToolsProtocol):
             keep_alive=version != "1.0" and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
+        scope["extensions"] = {LEAVING: self.cycle.when_left}
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
             return
@@ -282,8 +283,8 @@ class EdgeHttp(HttpToolsProtocol):
             if not cycle.more_body:
                 cycle.keep_alive = False  # answered first, and then it ends
                 return
-            cycle.disconnected = True
-            cycle.message_event.set()
+            if isinstance(cycle, EdgeCycle):
+                cycle.leave()
             if cycle.response_started:
                 self.transport.close()
                 return
