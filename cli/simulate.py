@@ -1,22 +1,13 @@
-"""``headstart simulate``: what each policy would have made of a recorded trace, in seconds."""
+"""``headstart simulate``: what each policy would have made of a trace or a log, in seconds."""
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from simulator.workloads import Workload
-
-LRU, ORACLE = "lru", "oracle"
-"""The two policies that ``closure`` is measured between."""
-
-_PLAYED_PER_UPDATE = 200
 
 
 def register(app: typer.Typer) -> None:
@@ -25,12 +16,20 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    trace: Annotated[Path, typer.Option(help="CSV file (may end in .gz).")],
-    capacity_mb: Annotated[
-        str, typer.Option(metavar="N[,N]", help="GPU memory in MB, one or several sizes.")
-    ],
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(help="CSV file (may end in .gz); given again for several workloads."),
+    ] = None,
+    events: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|URL", help="A log that Headstart recorded itself."),
+    ] = None,
     workload: Annotated[
-        str | None, typer.Option(help="gentd26, azure-fn, servegen or csv; default: by columns.")
+        list[str] | None,
+        typer.Option(help="gentd26, azure-fn, servegen or csv, one for each trace; by columns."),
+    ] = None,
+    capacity_mb: Annotated[
+        str | None, typer.Option(metavar="N[,N]", help="GPU memory in MB, one or several sizes.")
     ] = None,
     policy: Annotated[
         str, typer.Option(metavar="A[,B]", help="Policies, separated by commas.")
@@ -38,149 +37,103 @@ def simulate(
     from_s: Annotated[
         float, typer.Option("--from", min=0.0, help="First second of the trace that is played.")
     ] = 0.0,
+    to_s: Annotated[
+        float | None, typer.Option("--to", min=0.0, help="Second at which it ends.")
+    ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="Length of the part; default: to the end.")
+        float | None, typer.Option(min=0.1, help="Length of the part, instead of --to.")
     ] = None,
     reserve: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of memory that the product leaves free.")
     ] = 0.0,
+    nodes: Annotated[int, typer.Option(min=1, max=64, help="GPUs, each of this memory.")] = 1,
+    classes: Annotated[
+        bool, typer.Option("--classes", help="60 % realtime, 25 % batch, 15 % background.")
+    ] = False,
     cold: Annotated[
         bool, typer.Option("--cold", help="Give the predictor no history of what is before --from.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="What faults are drawn from.")] = None,
+    faults: Annotated[
+        bool, typer.Option("--faults", help="Let things go wrong, as the seed says.")
+    ] = False,
+    swarm: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Instead: N random worlds, every policy, checked."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, last line.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw residency and waits into this file (.png, .svg).")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="With --events URL: write the log into this file.")
+    ] = None,
 ) -> None:
-    """Play a recorded trace on a virtual clock and say what each policy makes of it.
+    """Play traffic on a virtual clock and say what each policy makes of it.
 
     localai-lru, lru, idle-timeout, gdsf, belady and oracle are rules to compare
-    with; headstart is the product's own predictor and planner. Memory is empty at
-    the start of the part that is played. Nothing is drawn at random.
+    with; headstart is the product's own predictor and planner, and takes
+    parameters, as in headstart:prefetch=false. Memory is empty at the start of the
+    part that is played. Nothing is drawn at random but faults.
     """
+    from cli.simulate_runs import Asked, rows_of
     from contracts.errors import Invalid
-    from simulator.comparison import known_policies
-    from simulator.workloads import guess_workload, load_workload
 
-    policies = _listed("--policy", policy)
-    for name in policies:
-        if name not in known_policies():
-            raise Invalid(f"--policy {name!r}: known are {', '.join(known_policies())}")
-    capacities = [_whole_mb(text) for text in _listed("--capacity-mb", capacity_mb)]
-    whole = load_workload(workload or guess_workload(trace), trace)
-    part = replace(whole, arrivals=whole.part(from_s, minutes))
-    before = replace(whole, arrivals=() if cold else whole.between(0.0, from_s))
-    rows = _rows(part, before, policies, capacities, reserve)
-    result = {"workload": whole.name, "rows": rows, "seed": None}
+    if swarm is not None:
+        from cli.simulate_swarm import run_swarm
+
+        if trace or events or plot:
+            raise Invalid("--swarm draws its own workloads: no --trace, --events or --plot")
+        run_swarm(swarm, seed or 0, as_json=as_json)
+        return
+    asked = Asked(
+        traces=tuple(trace or ()),
+        workloads=tuple(_split(workload)),
+        events=events,
+        export=export,
+        capacities=None if capacity_mb is None else _listed("--capacity-mb", capacity_mb),
+        policies=_listed("--policy", policy),
+        from_s=from_s,
+        until_s=_until_s(from_s, to_s, minutes),
+        reserve_ratio=reserve,
+        nodes=nodes,
+        classes=classes,
+        cold=cold,
+        seed=seed if not faults else seed or 0,
+        faults=faults,
+        plot=plot,
+    )
+    rows = rows_of(asked)
     if as_json:
-        sys.stdout.write(json.dumps(result) + "\n")
-    else:
-        _print(result, capacities)
+        found = {"rows": [row.as_dict() for row in rows], "seed": asked.seed}
+        sys.stdout.write(json.dumps(found) + "\n")
+        return
+    from cli.simulate_table import print_rows
+
+    print_rows(rows)
 
 
-def _rows(
-    part: Workload,
-    before: Workload,
-    policies: list[str],
-    capacities: list[int],
-    reserve: float,
-) -> list[dict[str, Any]]:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from simulator.comparison import compare
-    from simulator.history import history_events
-
-    history = history_events((a.at_s, a.model, a.service_s, "trace") for a in before.arrivals)
-    rows: list[dict[str, Any]] = []
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        for mb in capacities:
-            for name in policies:
-                task = progress.add_task(f"{name} at {mb} MB", total=len(part.arrivals))
-
-                def played(count: int, task: Any = task) -> None:
-                    if count % _PLAYED_PER_UPDATE == 0:
-                        progress.update(task, completed=count)
-
-                found = compare(
-                    name, part, mb, history=history, reserve_ratio=reserve, played=played
-                )
-                progress.update(task, completed=len(part.arrivals))
-                rows.append({**found.as_dict(), "capacity_mb": mb})
-    _add_closure(rows)
-    return rows
+def _split(given: list[str] | None) -> list[str]:
+    """Names, given one by one or with commas."""
+    parts = (part.strip() for text in given or () for part in text.split(","))
+    return [part for part in parts if part]
 
 
-def _add_closure(rows: list[dict[str, Any]]) -> None:
-    """Where both ends of the scale were run at a capacity, how far along it each policy is."""
-    from simulator.report import closure
+def _until_s(from_s: float, to_s: float | None, minutes: float | None) -> float | None:
+    from contracts.errors import Invalid
 
-    slo = {(row["capacity_mb"], row["policy"]): row["slo"] for row in rows}
-    for row in rows:
-        lru, oracle = (slo.get((row["capacity_mb"], end)) for end in (LRU, ORACLE))
-        if lru is not None and oracle is not None:
-            row["closure"] = closure(row["slo"], lru=lru, oracle=oracle)
-
-
-_COLUMNS = {
-    "policy": ("policy", "{}"),
-    "cold": ("cold", "{:.3f}"),
-    "slo": ("slo", "{:.3f}"),
-    "mean_wait_s": ("mean s", "{:.2f}"),
-    "p50_wait_s": ("p50 s", "{:.1f}"),
-    "p95_wait_s": ("p95 s", "{:.1f}"),
-    "p99_wait_s": ("p99 s", "{:.1f}"),
-    "loads": ("loads", "{}"),
-    "prefetches": ("ahead", "{}"),
-    "wasted_prefetches": ("wasted", "{}"),
-    "closure": ("closure", "{:.2f}"),
-}
-"""What a terminal of 80 columns shows: heading and format by a row's key."""
-
-_LEGEND = (
-    "cold: share that met a model not resident; slo: share that waited no longer than its "
-    "target; s: seconds waited; ahead: prefetches; closure: 0 is lru, 1 is clairvoyant"
-)
+    if to_s is not None and minutes is not None:
+        raise Invalid("--to and --minutes: give one of them")
+    if to_s is not None and to_s <= from_s:
+        raise Invalid(f"--to {to_s:g}: must be later than --from {from_s:g}")
+    return from_s + 60.0 * minutes if minutes is not None else to_s
 
 
-def _print(result: dict[str, Any], capacities: list[int]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    for mb in capacities:
-        rows = [row for row in result["rows"] if row["capacity_mb"] == mb]
-        table = Table(
-            title=f"{result['workload']}: {rows[0]['n']} requests, {mb} MB",
-            box=SIMPLE_HEAD,
-            padding=0,
-            title_justify="left",
-        )
-        shown = {name: column for name, column in _COLUMNS.items() if name in rows[0]}
-        for name, (heading, _) in shown.items():
-            table.add_column(heading, justify="left" if name == "policy" else "right", no_wrap=True)
-        for row in rows:
-            table.add_row(*(_cell(row[name], form) for name, (_, form) in shown.items()))
-        console.print(table)
-    console.print(_LEGEND, style="dim")
-
-
-def _cell(value: object, form: str) -> str:
-    return "-" if value is None else form.format(value)
-
-
-def _listed(option: str, text: str) -> list[str]:
+def _listed(option: str, text: str) -> tuple[str, ...]:
     """The parts between commas, each once."""
     from contracts.errors import Invalid
 
-    parts = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    parts = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not parts:
         raise Invalid(f"{option}: is empty")
     return parts
-
-
-def _whole_mb(text: str) -> int:
-    from contracts.errors import Invalid
-
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise Invalid(f"--capacity-mb {text!r}: must be a whole number of MB above 0")
-    return int(text)

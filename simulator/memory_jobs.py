@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from contracts.config import JobQueueConfig
 from contracts.errors import Transient
-from contracts.jobs import JobState, check_job
+from contracts.jobs import CANCELLED, JobState, check_job
 from contracts.ports import Exchange, StoredAnswer
 from simulator.memory_streams import Faulty
 
@@ -41,6 +41,15 @@ class MemoryJobQueue(Faulty):
             "result": None,
             "error": None,
         }
+        return True
+
+    def drop(self, job_id: str) -> bool:
+        """Whether it waited; then it has failed as cancelled."""
+        self._check()
+        job = self._jobs.get(job_id)
+        if job is None or job["state"] not in (JobState.QUEUED.value, JobState.SCHEDULED.value):
+            return False
+        job |= {"state": JobState.FAILED.value, "error": CANCELLED}
         return True
 
     def job_ids(self, queue: str) -> list[str]:
@@ -76,6 +85,7 @@ class MemoryJobResults(Faulty):
 
     def __init__(self) -> None:
         self._results: dict[str, str] = {}
+        self._cancelled: set[str] = set()
 
     async def get(self, job_id: str) -> Mapping[str, object] | None:
         """The job's result."""
@@ -90,6 +100,16 @@ class MemoryJobResults(Faulty):
             return False
         self._results[job_id] = json.dumps(result, allow_nan=False)
         return True
+
+    async def cancel(self, job_id: str) -> None:
+        """Have a run broken off."""
+        self._check()
+        self._cancelled.add(job_id)
+
+    async def is_cancelled(self, job_id: str) -> bool:
+        """Whether it was cancelled."""
+        self._check()
+        return job_id in self._cancelled
 
 
 class MemoryInferenceGateway(Faulty):
@@ -141,3 +161,15 @@ class MemoryTrimmable(Faulty):
         kept = [age_s for age_s in self.ages_s if age_s <= max_age_s]
         self.ages_s = kept[max(0, len(kept) - max_entries) :]
         return before - len(self.ages_s)
+
+
+class MemoryNotifier(Faulty):
+    """``Notifier`` that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, bytes, dict[str, str]]] = []
+
+    async def notify(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Take it."""
+        self._check()
+        self.told.append((url, body, dict(headers)))

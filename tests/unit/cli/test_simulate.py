@@ -9,20 +9,11 @@ import pytest
 
 from cli.__main__ import main
 
-KEYS = {
-    "policy",
-    "n",
-    "cold",
-    "slo",
-    "mean_wait_s",
-    "p50_wait_s",
-    "p95_wait_s",
-    "p99_wait_s",
-    "loads",
-    "prefetches",
-    "wasted_prefetches",
-    "capacity_mb",
-}
+KEYS = [
+    *("workload", "capacity_mb", "policy", "n", "cold", "slo", "closure"),
+    *("mean_wait_s", "p50_wait_s", "p95_wait_s", "p99_wait_s"),
+    *("loads", "prefetches", "wasted_prefetches", "unloads", "gb_hours"),
+]
 ALL = "localai-lru,lru,idle-timeout,gdsf,belady,oracle,headstart"
 
 
@@ -61,21 +52,67 @@ def simulated(headstart, trace):
 
 def test_a_row_for_each_policy_and_size(simulated):
     found = simulated("--capacity-mb", "12000,20000", "--policy", ALL)
-    assert (found["workload"], found["seed"]) == ("csv", None)
+    assert list(found) == ["rows", "seed"]
+    assert found["seed"] is None
     assert [(row["capacity_mb"], row["policy"]) for row in found["rows"]] == [
         (mb, name) for mb in (12000, 20000) for name in ALL.split(",")
     ]
     assert all(row["n"] == 30 for row in found["rows"])
-    assert all(row.keys() == KEYS | {"closure"} for row in found["rows"])
+    assert all(row["workload"] == "csv" for row in found["rows"])
+    assert all(list(row) == KEYS for row in found["rows"])
 
 
-def test_closure_needs_both_ends_of_its_scale(simulated):
+def test_both_ends_of_the_scale_are_played_also_where_nobody_asked(simulated):
     rows = simulated("--capacity-mb", "12000", "--policy", "lru,oracle,gdsf")["rows"]
     closures = {row["policy"]: row["closure"] for row in rows}
     assert (closures["lru"], closures["oracle"]) == (0.0, 1.0)
-    for policies in ("lru,gdsf", "oracle,gdsf", "headstart"):
-        for row in simulated("--capacity-mb", "12000", "--policy", policies)["rows"]:
-            assert row.keys() == KEYS
+    alone = simulated("--capacity-mb", "12000", "--policy", "gdsf")["rows"]
+    assert [(row["policy"], row["closure"]) for row in alone] == [("gdsf", closures["gdsf"])]
+
+
+def test_several_workloads_in_one_run(simulated, trace, tmp_path):
+    other = tmp_path / "counts.csv"
+    other.write_text("model,minute,count\na,0,2\nb,1,3\n")
+    arguments = ("--trace", other, "--capacity-mb", "12000", "--policy", "lru,gdsf")
+    found = simulated(*arguments)["rows"]
+    assert [(row["workload"], row["policy"]) for row in found] == [
+        (workload, policy) for workload in ("csv", "azure-fn") for policy in ("lru", "gdsf")
+    ]
+    assert simulated(*arguments, "--workload", "csv,azure-fn")["rows"] == found
+
+
+def test_an_end_may_be_given_in_seconds(simulated):
+    part = ("--capacity-mb", "12000", "--policy", "lru", "--from", 600)
+    assert simulated(*part, "--to", 900) == simulated(*part, "--minutes", 5)
+
+
+def test_parameters_of_the_product_are_part_of_its_name(simulated):
+    names = "headstart,headstart:prefetch=false"
+    rows = simulated("--capacity-mb", "9000", "--policy", names)["rows"]
+    assert [row["policy"] for row in rows] == names.split(",")
+    assert rows[0]["prefetches"] > 0 == rows[1]["prefetches"]
+
+
+def test_memory_held_and_unloads_are_told(simulated):
+    (row,) = simulated("--capacity-mb", "9000", "--policy", "lru")["rows"]
+    assert 0 < row["unloads"] < row["loads"]
+    assert 0.0 < row["gb_hours"] <= 9.0 * 1800 / 3600
+
+
+def test_what_goes_wrong_is_drawn_from_the_seed(simulated):
+    arguments = ("--capacity-mb", "12000", "--policy", "lru,headstart", "--faults", "--seed")
+    first = simulated(*arguments, 3)
+    assert first["seed"] == 3
+    assert simulated(*arguments, 3) == first
+    assert simulated(*arguments, 4)["rows"] != first["rows"]
+
+
+def test_several_gpus_hold_more(simulated):
+    one, two = (
+        simulated("--capacity-mb", "9000", "--policy", "lru", "--nodes", nodes)["rows"][0]
+        for nodes in (1, 2)
+    )
+    assert two["cold"] < one["cold"]
 
 
 def test_closure_is_null_where_there_is_no_way_to_go(simulated):
@@ -84,7 +121,7 @@ def test_closure_is_null_where_there_is_no_way_to_go(simulated):
 
 
 def test_the_same_twice(simulated):
-    arguments = ("--capacity-mb", "12000", "--policy", "headstart,gdsf")
+    arguments = ("--capacity-mb", "9000", "--policy", "headstart,gdsf")
     assert simulated(*arguments) == simulated(*arguments)
 
 
@@ -94,14 +131,14 @@ def test_a_policy_or_size_named_twice_is_played_once(simulated):
 
 
 def test_a_part_of_the_trace(simulated):
-    found = simulated("--capacity-mb", "12000", "--policy", "lru", "--from", 600, "--minutes", 5)
+    found = simulated("--capacity-mb", "9000", "--policy", "lru", "--from", 600, "--minutes", 5)
     assert found["rows"][0]["n"] == 5
-    found = simulated("--capacity-mb", "12000", "--policy", "lru", "--from", 600)
+    found = simulated("--capacity-mb", "9000", "--policy", "lru", "--from", 600)
     assert found["rows"][0]["n"] == 20
 
 
 def test_the_predictor_knows_what_was_before_unless_told_otherwise(simulated):
-    part = ("--capacity-mb", "12000", "--policy", "headstart", "--from", 1200)
+    part = ("--capacity-mb", "9000", "--policy", "headstart", "--from", 1200)
     warm, cold = simulated(*part)["rows"][0], simulated(*part, "--cold")["rows"][0]
     assert warm["prefetches"] > cold["prefetches"]
 
@@ -152,6 +189,16 @@ def test_a_closure_that_is_none_shows_as_a_dash(headstart, trace):
         (("--workload", "servegen"), "line 2: workload servegen needs a column"),
         (("--workload", "other"), "unknown workload 'other'; known are"),
         (("--trace", "/nowhere.csv"), "/nowhere.csv: cannot be read"),
+        (("--to", "5", "--from", "9"), "--to 5: must be later than --from 9"),
+        (("--to", "5", "--minutes", "9"), "--to and --minutes: give one of them"),
+        (("--workload", "csv,csv"), "--workload: 2 names for 1 traces"),
+        (("--events", "log.jsonl"), "say what to play: --trace FILE, or --events FILE|URL"),
+        (("--export", "log.jsonl"), "--export: writes the log that --events names"),
+        (("--policy", "headstart:x=1"), "policy headstart: no parameter 'x'; there are"),
+        (("--policy", "headstart:prefetch=1"), "prefetch=1: must be true or false"),
+        (("--policy", "headstart:window_s=x"), "window_s=x: must be a number"),
+        (("--policy", "headstart:parallel_loads=x"), "parallel_loads=x: must be a whole number"),
+        (("--swarm", "1"), "--swarm draws its own workloads"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(headstart, trace, arguments, message):
@@ -163,7 +210,44 @@ def test_what_cannot_be_is_said_in_one_line(headstart, trace, arguments, message
     assert err.count("\n") == 1
 
 
-def test_without_a_trace_the_usage_is_shown(headstart):
-    status, _, err = headstart("simulate")
-    assert status == 2
-    assert "--trace" in err
+def test_without_a_trace_it_says_what_may_be_played(headstart):
+    status, _, err = headstart("simulate", "--capacity-mb", "9000")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "--trace FILE" in err
+
+
+def test_without_a_size_it_asks_for_one(headstart, trace):
+    status, _, err = headstart("simulate", "--trace", trace)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "--capacity-mb: say how much memory" in err
+
+
+def test_a_long_name_does_not_push_the_figures_out(headstart, trace):
+    name = "headstart:prefetch=false:window_s=30.0"
+    _, out, _ = headstart("simulate", "--trace", trace, "--capacity-mb", "9000", "--policy", name)
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_swarm_says_what_it_played(headstart):
+    status, out, _ = headstart("simulate", "--swarm", 1, "--seed", 5, "--json")
+    found = json.loads(out)
+    assert (status, found["worlds"], found["failures"], found["seed"]) == (0, 1, [], 5)
+    status, out, _ = headstart("simulate", "--swarm", 1, "--seed", 5)
+    assert (status, out.count("\n")) == (0, 1)
+    assert "1 worlds from seed 5 on" in out
+
+
+def test_a_check_that_fails_names_the_seed_and_the_command(headstart, monkeypatch):
+    from simulator import swarm
+
+    def broken(policy, workload, setting):
+        if policy == "gdsf":
+            raise AssertionError("memory does not add up")
+
+    monkeypatch.setattr(swarm, "play", broken)
+    status, out, err = headstart("simulate", "--swarm", 2, "--seed", 7)
+    assert status == 1
+    assert "seed 8, policy gdsf: AssertionError: memory does not add up" in err
+    assert "again: headstart simulate --swarm 1 --seed 8" in err
+    assert "2 failed" in out
