@@ -14,7 +14,7 @@ TEXT = "hello world"
 END_S = 0.25
 
 _PLAIN = {
-    "text": f"\n{TEXT}",
+    "txt": f"\n{TEXT}",  # not OpenAI's own word for it, which is refused
     "lrc": f"[by:LocalAI]\n[re:LocalAI]\n\n[00:00:00] {TEXT}",
     "srt": f"\n\n1\n00:00:00,000 --> 00:00:00,250\n{TEXT}",
     "vtt": f"WEBVTT\n\n00:00:00.000 --> 00:00:00.250\n{TEXT}\n",

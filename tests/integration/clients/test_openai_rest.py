@@ -51,13 +51,20 @@ def test_a_transcription_of_an_uploaded_file(ai):
 
 
 @pytest.mark.parametrize(
-    ("shape", "begins"), [("text", "\nhello world"), ("srt", "\n\n1\n"), ("vtt", "WEBVTT")]
+    ("shape", "begins"), [("txt", "\nhello world"), ("srt", "\n\n1\n"), ("vtt", "WEBVTT")]
 )
 def test_a_transcription_that_is_no_json(ai, shape: str, begins: str):
     answer = ai.audio.transcriptions.create(
         model="ears", file=("a.wav", _audio()), response_format=shape
     )
     assert str(answer).startswith(begins)
+
+
+def test_plain_text_has_another_word_at_localai(ai):
+    with pytest.raises(openai.InternalServerError, match="invalid response_format"):
+        ai.audio.transcriptions.create(
+            model="ears", file=("a.wav", _audio()), response_format="text"
+        )
 
 
 def test_a_transcription_as_a_stream(ai):

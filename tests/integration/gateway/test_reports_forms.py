@@ -117,7 +117,7 @@ async def test_a_form_that_is_none_is_the_clients_error(http, gateway, content_t
 
 
 @pytest.mark.case("P083")
-@pytest.mark.parametrize("shape", ["text", "srt", "vtt"])
+@pytest.mark.parametrize("shape", ["txt", "srt", "vtt"])
 async def test_an_answer_that_is_no_json_passes_as_it_is(http, gateway, emulator, shape):
     body = form(AUDIO, ('name="response_format"', shape.encode()), MODEL)
     async with http.post(TRANSCRIPTIONS, data=body, headers=HEADERS) as answer:
