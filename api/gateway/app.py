@@ -24,6 +24,7 @@ from api.gateway.inference import InferenceDesk
 from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
 from api.gateway.metrics import GatewayMetrics
+from api.gateway.model_lists import ModelLists
 from api.gateway.origins import OriginBook
 from api.gateway.own_paths import OWN_PREFIX, OwnPaths
 from api.gateway.problems import Problem, body_too_large, shutting_down
@@ -56,10 +57,12 @@ class GatewayApp:
         metrics: GatewayMetrics,
         gate: Gate,
         lists: ListDesk,
+        model_lists: ModelLists,
     ) -> None:
         self._live = config
         self._gate = gate
         self._lists = lists
+        self._model_lists = model_lists
         self._desk = desk
         self._websockets = websockets
         self._relay = relay
@@ -149,7 +152,12 @@ class GatewayApp:
             caller.watch()
         listing = self._lists.listing_for(head)
         drop = () if listing is None else (b"accept-encoding",)
-        response = await self._relay.send(head, body, self._relay.node_for(None), drop=drop)
+        merging = self._model_lists.listing_for(head)
+        if merging is not None:
+            response = await self._model_lists.send(head, merging)
+        else:
+            primary = self._relay.node_for(None)
+            response = await self._relay.send(head, body, primary, drop=drop)
         self._metrics.passed(response.status)
         if listing is not None and self._lists.is_list(response):
             await self._lists.answer(head, listing, response, caller)

@@ -50,8 +50,12 @@ class Dispatcher:
         The circuits of all nodes.
     ledger : Ledger
         What is in flight.
+    nodes : mapping
+        Those of the configuration.
     retries : mapping
         Requests that were sent once more, by why.
+    on_first_content : callable
+        Told how long the first content of an answer took, and of which node it is.
     """
 
     def __init__(
@@ -74,7 +78,8 @@ class Dispatcher:
         self.ledger = Ledger()
         self.first_bytes = Durations(_SAMPLES)
         self.retries: dict[str, int] = {}
-        self._nodes: Mapping[NodeId, NodeConfig] = {node.node: node for node in config.now.nodes}
+        self.nodes: Mapping[NodeId, NodeConfig] = {node.node: node for node in config.now.nodes}
+        self.on_first_content: Callable[[NodeId, float], None] = lambda _node, _took_s: None
         book.is_shut = self.is_shut
         book.on_loaded = self._on_loaded
 
@@ -87,9 +92,13 @@ class Dispatcher:
         """Whether a circuit lets no request for ``model`` through to ``node``."""
         return self.breakers.rest_s(node, model, self.clock.monotonic_s()) > 0.0
 
+    def is_away(self, node: NodeId) -> bool:
+        """Whether ``node`` took no connection lately."""
+        return self.breakers.rest_s(node, None, self.clock.monotonic_s()) > 0.0
+
     def in_flight_away(self) -> dict[ModelId, int]:
         """Requests on another node than the home that the last table names."""
-        if len(self._nodes) < 2 or self._book.table is None:
+        if len(self.nodes) < 2 or self._book.table is None:
             return {}
         homes = {model: route.node for model, route in self._book.table.models.items()}
         return self.ledger.away(homes)
@@ -109,7 +118,7 @@ class Dispatcher:
     def choose(self, subject: Subject, node: NodeId | None, tried: frozenset[NodeId]) -> NodeConfig:
         """The node for a request that was sent to ``tried`` in vain. Raises Problem (503)."""
         now_s = self.clock.monotonic_s()
-        if len(self._nodes) == 1:
+        if len(self.nodes) == 1:
             only = self.relay.node_for(None)
             rest_s = self.breakers.rest_s(only.node, subject.model, now_s)
             if rest_s > 0.0:
@@ -131,7 +140,7 @@ class Dispatcher:
             self.ledger.note_client(subject.client, subject.model, choice.node, now_s)
             if choice.turns is not None:
                 self.ledger.keep_turns(subject.model, choice.turns)
-        return self._nodes[choice.node]
+        return self.nodes[choice.node]
 
     def others(self, subject: Subject, tried: frozenset[NodeId]) -> bool:
         """Whether another node is there to be asked for the model."""
@@ -150,7 +159,7 @@ class Dispatcher:
         return min(
             (
                 node
-                for node in self._nodes
+                for node in self.nodes
                 if node not in tried and not self.breakers.rest_s(node, subject.model, now_s)
             ),
             key=lambda node: (node not in known, node),
@@ -161,10 +170,6 @@ class Dispatcher:
         """A node did not know a model that it should have."""
         self._roll_call.ask_now()
 
-    def node(self, name: NodeId) -> NodeConfig:
-        """One of the configured nodes."""
-        return self._nodes[name]
-
     def note_retry(self, why: str) -> None:
         """A request is sent once more."""
         self.retries[why] = self.retries.get(why, 0) + 1
@@ -173,7 +178,7 @@ class Dispatcher:
         """The nodes of this gateway that know the model; the primary where nothing is known."""
         model = subject.model
         copies = () if model is None else self._book.copies(model) or self._roll_call.copies(model)
-        here = [copy for copy in copies if copy.node in self._nodes]
+        here = [copy for copy in copies if copy.node in self.nodes]
         if not here:
             default = self.relay.node_for(node).node
             here = [Copy(node=default, is_home=True, is_resident=False)]
@@ -189,7 +194,7 @@ class Dispatcher:
         last: NodeId | None,
         now_s: float,
     ) -> Place:
-        config = self._nodes[copy.node]
+        config = self.nodes[copy.node]
         table = self._book.table
         told = None if table is None else table.nodes.get(copy.node)
         own = self.ledger.of_node(copy.node)
@@ -280,7 +285,7 @@ class Errand:
                 self._end(Verdict.UNJUDGED)
                 dispatcher.note_retry("not_found")
                 dispatcher.ask_for_lists()
-                node = self._go(dispatcher.node(other))
+                node = self._go(dispatcher.nodes[other])
                 continue
             return response
 
@@ -288,10 +293,11 @@ class Errand:
         """Its first content has come: whatever follows, the model works."""
         if self._trial is None:
             return
-        model = self._subject.model
+        dispatcher, model = self._dispatcher, self._subject.model
+        took_s = dispatcher.clock.monotonic_s() - self._sent_s
         if model is not None:
-            took_s = self._dispatcher.clock.monotonic_s() - self._sent_s
-            self._dispatcher.first_bytes.note(model, took_s)
+            dispatcher.first_bytes.note(model, took_s)
+        dispatcher.on_first_content(self._trial.node, took_s)
         self._judge(Verdict.WORKED)
 
     def answered(self, status: int, *, is_whole: bool) -> None:

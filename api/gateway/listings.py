@@ -56,15 +56,15 @@ def cut_list(body: bytes, listing: Listing, may_see: Callable[[str], bool]) -> b
         document = _DECODER.decode(body)
         said = document.get(listing.entries, b"null")
         entries = msgspec.json.decode(said, type=list[msgspec.Raw] | None)
-        kept = [entry for entry in entries or () if may_see(_name_of(entry, listing))]
+        kept = [entry for entry in entries or () if may_see(name_of(entry, listing))]
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     document[listing.entries] = msgspec.Raw(msgspec.json.encode(kept))
     return msgspec.json.encode(document)
 
 
-def _name_of(entry: msgspec.Raw, listing: Listing) -> str:
-    """Raises msgspec.ValidationError where it has none."""
+def name_of(entry: msgspec.Raw, listing: Listing) -> str:
+    """The model that an entry names. Raises msgspec.ValidationError where it names none."""
     name = msgspec.json.decode(entry, type=dict[str, object]).get(listing.name)
     if not isinstance(name, str):
         raise msgspec.ValidationError("no name")

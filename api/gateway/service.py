@@ -11,6 +11,7 @@ import structlog
 
 from api.gateway.admission import Admission
 from api.gateway.app import GatewayApp
+from api.gateway.backend_metrics import BackendMetrics
 from api.gateway.controller_link import ControllerLink
 from api.gateway.dispatch import Dispatcher
 from api.gateway.gate import Gate
@@ -20,6 +21,7 @@ from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
 from api.gateway.lone_loads import LoneLoads
 from api.gateway.metrics import GatewayMetrics
+from api.gateway.model_lists import ModelLists
 from api.gateway.own_paths import Links, OwnPaths
 from api.gateway.proxy import Relay
 from api.gateway.recognition import Recogniser
@@ -85,6 +87,10 @@ class GatewayService:
             roll_call=self._roll_call,
             clock=clock,
         )
+        self._model_lists = ModelLists(
+            nodes=config.nodes, relay=relay, is_shut=self._dispatcher.is_away, clock=clock
+        )
+        BackendMetrics(metrics.registry, self._dispatcher, self._model_lists)
         self._lone_loads = LoneLoads(
             owner=gateway,
             servers=ports.servers,
@@ -254,6 +260,7 @@ class GatewayService:
             metrics=self._metrics,
             gate=self.gate,
             lists=ListDesk(config, self.gate, clock),
+            model_lists=self._model_lists,
         )
 
 
