@@ -42,6 +42,7 @@ async def leave(task) -> None:
     await asyncio.wait({task})
 
 
+@pytest.mark.case("P057")
 @pytest.mark.parametrize("path", [*INFERENCE_PATHS, "/api/models/apply"])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_caller_that_leaves_before_the_first_byte_ends_the_work(kit, session, path, stream):
@@ -346,6 +347,7 @@ async def test_a_stream_that_says_nothing_more_is_ended(kit, session):
     assert b"upstream_timeout" in await answer.read()
 
 
+@pytest.mark.case("P066")
 async def test_a_stream_that_is_finished_but_left_open_is_ended_well(kit, session):
     gateway = await kit.start(between_bytes_timeout_s=30.0)
     whole = CONTENT.replace(b"}}]", b'},"finish_reason":"stop"}]')

@@ -53,6 +53,7 @@ async def session():
         yield session
 
 
+@pytest.mark.case("P099")
 async def test_frames_subprotocol_and_close_code_pass(kit, realtime, session):
     gateway = await kit.start()
     url = gateway.url + "/v1/realtime?model=voice"
@@ -86,6 +87,7 @@ async def test_frames_subprotocol_and_close_code_pass(kit, realtime, session):
     assert (completed.model, completed.status) == ("voice", 101)
 
 
+@pytest.mark.case("P099")
 async def test_the_callers_close_code_passes(kit, realtime, session):
     gateway = await kit.start()
     socket = await session.ws_connect(gateway.url + "/v1/responses")
