@@ -24,6 +24,7 @@ FORGET_S = 3600.0
 MAX_MODELS = 5_000
 DEFAULT_PAUSE_S = 1.0
 MAX_PAUSE_S = 30.0
+_SHORTEST_RECHECK_S = 0.05
 
 NO_SLOT_BYTES = 2_048
 """An answer that says "no slot" is shorter than this."""
@@ -114,9 +115,9 @@ class SlotBook:
         learned = self._learned.get(model)
         if learned is None:
             return None
-        if (pause_s := self.pause_s(model, now_s)) > 0.0:
-            return pause_s
-        return PROBE_S - (now_s - learned.since_s) % PROBE_S
+        pause_s = self.pause_s(model, now_s)
+        rest_s = pause_s or PROBE_S - (now_s - learned.since_s) % PROBE_S
+        return max(_SHORTEST_RECHECK_S, rest_s)
 
     def refused(self, model: ModelId, *, others: int, now_s: float, retry_after_s: float) -> None:
         """LocalAI had no slot for a request beside ``others`` of its model that run."""

@@ -31,6 +31,10 @@ from contracts.reasons import Reason
 from contracts.routing import RoutingTable
 
 
+_NO_TIME_S = 1e-6
+"""What sums of times may be off by: a rest this short would be waited for again and again."""
+
+
 class WaitingRoom:
     """Lets requests go when their model is resident and has a slot, and sees to both."""
 
@@ -254,7 +258,7 @@ class WaitingRoom:
                 waiter.has_waited_for_load = True
                 self._asks.ask(model)
             rest_s = self._rest_s(waiter, for_load=for_load)
-            if rest_s <= 0.0:
+            if rest_s <= _NO_TIME_S:
                 raise self._too_long(waiter, for_load=for_load)
             await self._doze(waiter, rest_s, for_load=for_load)
 
