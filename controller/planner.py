@@ -51,6 +51,7 @@ def plan(
                 forecasts=forecasts,
                 state=state,
                 config=config,
+                models=draft.on_node(node),
                 board=board,
             )
             state = policy.learn(context)

@@ -87,5 +87,6 @@ def _localai_limit(world: WorldSnapshot, node: NodeId, config: PlannerConfig) ->
         forecasts=_NO_FORECASTS,
         state=PlannerState(),
         config=replace(config, reserve_ratio=0.0),  # LocalAI keeps no reserve
+        models=world.on_node(node),
     )
     return _LOCALAI_LRU.model_limit(context)

@@ -250,11 +250,12 @@ class PredictorEngine:
         curves = self._next_use.curves(rows, now_s)
         expires_at_s = now_s + self._config.expires_s
         records = []
-        for model, row, curve in zip(models, rows.tolist(), curves.tolist(), strict=True):
+        accounts = self._next_use.accounts(rows)
+        for model, account, curve in zip(models, accounts, curves.tolist(), strict=True):
             record = next_use_record(
                 model,
                 curve,
-                self._next_use.account(row),
+                account,
                 made_at_s=now_s,
                 expires_at_s=expires_at_s,
             )

@@ -204,20 +204,18 @@ class UseScores:
         """Whether the curve loses to the base rate; (n,)."""
         return self._degraded[rows]
 
-    def is_degraded(self, row: int) -> bool:
-        """Whether the curve of ``row`` loses to the base rate."""
-        return bool(self._degraded[row])
-
     def base_rate(self, rows: Rows) -> Floats:
         """Share of minutes with a request; (n,)."""
         return self._rates(rows)[:, -1]
 
-    def brier(self, row: int) -> tuple[float, float] | None:
-        """Mean Brier scores of curve and base rate for a minute; None before the first outcome."""
-        weight = float(self._weight[row])
-        if weight <= 0.0:
-            return None
-        return float(self._brier[row, -1]) / weight, float(self._floor[row, -1]) / weight
+    def briers(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Mean Brier scores of curve and base rate for a minute; each (n,).
+
+        Not a number before the first outcome.
+        """
+        weight = self._weight[rows]
+        share = np.where(weight > 0.0, 1.0 / np.maximum(weight, 1e-9), np.nan)
+        return self._brier[rows, -1] * share, self._floor[rows, -1] * share
 
     def _rates(self, rows: Rows) -> Floats:
         rates: Floats = (self._came[rows] + 0.5) / (self._weight[rows, None] + 1.0)

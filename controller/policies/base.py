@@ -26,14 +26,21 @@ DISK_BYTES_PER_S = 600e6
 One second for the process start comes on top."""
 
 
-LOOK_S = 5.0
-"""What time alone changes is looked at again after this long: within it a forecast that is
-renewed every 10 s hardly moves, and a load takes longer."""
+LOOK_S = 10.0
+"""What time alone changes is looked at again after this long: as often as forecasts are renewed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything a policy may look at. ``board``: the curves in ``forecasts``, as a matrix."""
+    """Everything a policy may look at.
+
+    Attributes
+    ----------
+    board : CurveBoard
+        The curves in ``forecasts``, as a matrix.
+    models : tuple of ModelStatus
+        The node's, by name.
+    """
 
     now_s: float
     node: NodeId
@@ -41,6 +48,7 @@ class Context:
     forecasts: Forecasts
     state: PlannerState
     config: PlannerConfig
+    models: tuple[ModelStatus, ...]
     board: CurveBoard = field(default_factory=CurveBoard)
 
     def next_use(self, model: ModelId) -> NextUse | None:

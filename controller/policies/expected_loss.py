@@ -39,7 +39,6 @@ from contracts.world import ModelStatus
 from controller.eviction import pick
 from controller.memory import Room
 from controller.policies.base import (
-    LOOK_S,
     Candidate,
     Context,
     Swap,
@@ -66,6 +65,12 @@ PRICE_HALF_LIFE_S = 7 * 86_400.0
 WAVE_SHARE = 0.2
 """Share of a new wave in the usual one: five waves tell what a model's are like."""
 
+PATIENCE_S = 5.0
+"""Whether a prefetch may wait is judged over this time: half of that to the next look."""
+
+_SHORTEST_S = 1e-3
+"""No load and no target is taken for shorter, since both divide."""
+
 _CONSIDERED = 16
 """Candidates whose victims are looked for; the rest gain less for their time."""
 
@@ -88,10 +93,7 @@ class ExpectedLoss(Lru):
         odds = _odds(context, idle, context.config.window_s)
         if odds is None:
             return by_recency(context, idle, Reason.LEAST_RECENTLY_USED)
-        costs = [_cost(context, status) for status in idle]
-        ranked = sorted(
-            zip(idle, odds.tolist(), costs, strict=True), key=lambda row: _rank(row[0], *row[1:])
-        )
+        ranked = _ranked(context, idle, odds)
         return tuple(_victim(status, chance, cost) for status, chance, cost in ranked)
 
     def candidates(self, context: Context, cold: tuple[ModelStatus, ...]) -> tuple[Candidate, ...]:
@@ -145,11 +147,7 @@ class ExpectedLoss(Lru):
             odds = _odds(context, idle, within_s)
             if odds is None:
                 return None
-            costs = [_cost(context, status) for status in idle]
-            ranked = sorted(
-                zip(idle, odds.tolist(), costs, strict=True),
-                key=lambda row: _rank(row[0], *row[1:]),
-            )
+            ranked = _ranked(context, idle, odds)
             places = pick(
                 [status.occupied_bytes for status, _, _ in ranked],
                 [chance * cost for _, chance, cost in ranked],
@@ -180,14 +178,11 @@ class ExpectedLoss(Lru):
         """Whether until the next look a later start loses less than ``going`` would serve."""
         own = context.board.rows([status.model], context.forecasts)
         _, start_s, costs = _traits(context, [status])
-        missed = context.board.probability(own, context.now_s, start_s, start_s + LOOK_S)
-        odds = _odds(context, going, LOOK_S)
+        missed = context.board.probability(own, context.now_s, start_s, start_s + PATIENCE_S)
+        odds = _odds(context, going, PATIENCE_S)
         if odds is None:
             return False
-        served = sum(
-            chance * _cost(context, victim)
-            for victim, chance in zip(going, odds.tolist(), strict=True)
-        )
+        served = float(odds @ _traits(context, going)[2])
         return bool(missed[0] * costs[0] < served)
 
 
@@ -203,24 +198,35 @@ def _odds(context: Context, statuses: Sequence[ModelStatus], within_s: float) ->
     return odds
 
 
-def _cost(context: Context, status: ModelStatus) -> float:
-    """Requests made late by a cold start, times what they weigh."""
-    wave = context.state.waves.get(status.model)
-    late = min(1.0, expected_load_s(status) / max(context.target_s(status.model), 1e-9))
-    size = 1.0 if wave is None else 0.5 * (1.0 + wave.usual)
-    return late * size * context.weight(status.model)
-
-
 def _traits(context: Context, models: Sequence[ModelStatus]) -> tuple[Floats, Floats, Floats]:
-    """Load times, when a load that starts now is in time for a request, and costs."""
-    load_s = np.array([max(1e-3, expected_load_s(status)) for status in models])
-    target_s = np.array([context.target_s(status.model) for status in models])
-    costs = np.array([_cost(context, status) for status in models])
+    """Load times, when a load that starts now is in time for a request, and costs.
+
+    The cost of a cold start is requests made late, times what they weigh.
+    """
+    slas, waves = context.world.slas, context.state.waves
+    load_s = np.array([max(_SHORTEST_S, expected_load_s(status)) for status in models])
+    # Most deployments have no or few targets, and most models no waves to speak of.
+    if slas:
+        target_s = np.array([max(_SHORTEST_S, context.target_s(s.model)) for s in models])
+        weight = np.array([context.weight(status.model) for status in models])
+    else:
+        target_s, weight = np.full(1, max(_SHORTEST_S, context.config.default_target_s)), np.ones(1)
+    usual = np.array(
+        [1.0 if (wave := waves.get(status.model)) is None else wave.usual for status in models]
+    )
+    costs = np.minimum(1.0, load_s / target_s) * (0.5 * (1.0 + usual)) * weight
     return load_s, np.maximum(load_s - target_s, 0.0), costs
 
 
-def _rank(status: ModelStatus, chance: float, cost: float) -> tuple[float, str]:
-    return chance * cost / max(1, status.occupied_bytes), status.model
+def _ranked(
+    context: Context, idle: Sequence[ModelStatus], odds: Floats
+) -> list[tuple[ModelStatus, float, float]]:
+    """Models with the chance of their use and its cost, least loss per byte first."""
+    costs = _traits(context, idle)[2]
+    return sorted(
+        zip(idle, odds.tolist(), costs.tolist(), strict=True),
+        key=lambda row: (row[1] * row[2] / max(1, row[0].occupied_bytes), row[0].model),
+    )
 
 
 def _victim(status: ModelStatus, chance: float, cost: float) -> Victim:
@@ -260,11 +266,7 @@ def _priced(context: Context) -> PlannerState:
 def _waves(context: Context, state: PlannerState) -> PlannerState:
     """Count the requests that came since the last run into the waves of their models."""
     seen = state.seen_arrivals
-    fresh = [
-        status
-        for status in context.world.on_node(context.node)
-        if status.arrivals != seen.get(status.model, 0)
-    ]
+    fresh = [status for status in context.models if status.arrivals != seen.get(status.model, 0)]
     if not fresh:
         return state
     waves = dict(state.waves)

@@ -37,7 +37,7 @@ class Gdsf(Lru):
         """Raise H of each model that was asked for since the last run."""
         state = context.state
         values, seen = dict(state.gdsf_value), dict(state.seen_arrivals)
-        for status in context.world.on_node(context.node):
+        for status in context.models:
             if status.arrivals != seen.get(status.model, 0):
                 size_mb = max(1.0, (status.footprint_bytes or _MIB) / _MIB)
                 values[status.model] = (

@@ -53,7 +53,7 @@ class LocalAILru(Lru):
     def model_limit(self, context: Context) -> int | None:
         """How many of the largest models fit together; None where sizes or room are unknown."""
         usable = usable_bytes(context.world.nodes[context.node], context.config)
-        sizes = [status.footprint_bytes for status in context.world.on_node(context.node)]
+        sizes = [status.footprint_bytes for status in context.models]
         known = sorted((size for size in sizes if size is not None), reverse=True)
         if usable is None or len(known) < len(sizes) or not known:
             return None

@@ -69,6 +69,8 @@ _MEMORY_STARTS = 100.0
 _PRIOR_STARTS = 6.0
 """A request counts as equally likely at any time of its slot until so many were seen."""
 _CERTAIN = 0.98
+_LONGEST_S = 3600.0
+"""Delays that are asked about are no longer than this."""
 _MOST_PASSED_S = _DAY_S
 """After a longer jump the time in between was not watched and teaches nothing."""
 
@@ -93,6 +95,12 @@ class CalendarSlots:
         self._hit_now = np.zeros(rows, dtype=bool)
         self._known = np.zeros(rows, dtype=bool)
         self._slot: int | None = None
+        # What lies ahead changes when a slot ends or a request comes, not with each look.
+        self._first: int | None = None
+        self._ahead = math.ceil(_LONGEST_S / calendar.slot_s) + 2
+        self._sums = np.zeros((rows, self._ahead * calendar.parts + 1))
+        self._mean = np.zeros(rows)
+        self._stale = np.ones(rows, dtype=bool)
 
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
@@ -105,6 +113,9 @@ class CalendarSlots:
         self._starts = np.pad(self._starts, wide)
         self._hit_now = np.pad(self._hit_now, flat)
         self._known = np.pad(self._known, flat)
+        self._sums = np.pad(self._sums, wide)
+        self._mean = np.pad(self._mean, flat)
+        self._stale = np.pad(self._stale, flat, constant_values=True)
 
     def clear(self, row: int) -> None:
         """Forget what ``row`` held."""
@@ -112,11 +123,13 @@ class CalendarSlots:
         self._all_hits[row] = self._all_visits[row] = 0.0
         self._starts[row] = 0.0
         self._hit_now[row] = self._known[row] = False
+        self._stale[row] = True
 
     def rewind(self, now_s: float) -> None:
         """The clock was set back: the slot that runs is begun anew."""
         self._slot = self._number(now_s)
         self._hit_now[:] = False
+        self._stale[:] = True
 
     def add(self, row: int, at_s: float) -> None:
         """A request came. A straggler from an earlier slot is left out."""
@@ -145,8 +158,11 @@ class CalendarSlots:
         self.advance(now_s)
         calendar = self._calendar
         first = self._number(now_s)
-        last = self._number(now_s + float(delays_s[-1])) + 1
-        mean, sums = self._sums(rows, np.arange(first, last + 1))
+        if first != self._first:
+            self._first = first
+            self._stale[:] = True
+        self._renew(rows, first)
+        mean, sums = self._mean[rows], self._sums[rows]
         place = (now_s / calendar.slot_s - first) * calendar.parts
         points = place + np.concatenate([[0.0], delays_s * calendar.parts / calendar.slot_s])
         ahead = _at(sums, points)
@@ -169,6 +185,7 @@ class CalendarSlots:
         self._hits[:, place] = fade * hits + self._hit_now
         self._visits[:, place] = fade * visits + self._known
         self._hit_now[:] = False
+        self._stale[:] = True
 
     def _note_start(self, row: int, at_s: float) -> None:
         """When in its slot it came counts as much as the slot was to be expected."""
@@ -178,13 +195,17 @@ class CalendarSlots:
         part = math.floor(at_s * calendar.parts / calendar.slot_s) % calendar.parts
         self._starts[row] *= 1.0 - chance / _MEMORY_STARTS
         self._starts[row, part] += chance
+        self._stale[row] = True
 
-    def _sums(self, rows: Rows, slots: Rows) -> tuple[Floats, Floats]:
-        """Hazard of a mean slot (n,), and from the first of ``slots`` to the end of each part."""
+    def _renew(self, asked: Rows, first: int) -> None:
+        """Hazard of a mean slot, and from the slot ``first`` to the end of each part ahead."""
+        rows = asked[self._stale[asked]]
+        if len(rows) == 0:
+            return
         overall = (np.maximum(self._all_hits[rows], 0.0) + 0.5) / (
             np.maximum(self._all_visits[rows], 0.0) + 1.0
         )
-        places = np.ix_(rows, self._calendar.place(slots))
+        places = np.ix_(rows, self._calendar.place(np.arange(first, first + self._ahead)))
         chance = (self._hits[places] + PRIOR_VISITS * overall[:, None]) / (
             self._visits[places] + PRIOR_VISITS
         )
@@ -192,8 +213,9 @@ class CalendarSlots:
         starts = self._starts[rows] + _PRIOR_STARTS / self._calendar.parts
         shares = starts / starts.sum(axis=1, keepdims=True)
         parts = (mass[:, :, None] * shares[:, None, :]).reshape(len(rows), -1)
-        sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(parts, axis=1)], axis=1)
-        return -np.log1p(-np.minimum(overall, _CERTAIN)), sums
+        self._sums[rows, 1:] = np.cumsum(parts, axis=1)
+        self._mean[rows] = -np.log1p(-np.minimum(overall, _CERTAIN))
+        self._stale[rows] = False
 
 
 def _at(sums: Floats, points: Floats) -> Floats:

@@ -124,9 +124,9 @@ class Experts:
         """Renew what the models of ``rows`` have in common."""
         self._gaps.refresh_population(rows)
 
-    def gaps(self, row: int) -> float:
-        """How many gaps ``row`` has shown, faded."""
-        return self._gaps.gaps(row)
+    def gaps(self, rows: Rows) -> Floats:
+        """How many gaps each of ``rows`` has shown, faded."""
+        return self._gaps.gaps(rows)
 
     def opinions(self, rows: Rows, ages_s: Floats, now_s: float, delays_s: Floats) -> Opinions:
         """What each says of ``rows``, which have been silent for ``ages_s``."""

@@ -102,9 +102,9 @@ class GapHazard:
         ends[last] += 1.0
         self._stale[row] = True
 
-    def gaps(self, row: int) -> float:
-        """How many gaps ``row`` has seen, faded."""
-        return float(self._gaps[row])
+    def gaps(self, rows: Rows) -> Floats:
+        """How many gaps each of ``rows`` has seen, faded."""
+        return self._gaps[rows]
 
     def refresh_population(self, rows: Rows) -> None:
         """Make the mean of ``rows`` the prior; each weighs one, however busy it is."""

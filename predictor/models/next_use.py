@@ -119,23 +119,34 @@ class NextUseForecaster:
         self._samples.clear()
         self._sampled_s = self._population_s = -math.inf
 
-    def account(self, row: int) -> CurveAccount:
-        """How the curve of ``row`` is made, and how far it may be trusted."""
-        last_s = float(self._last_s[row])
-        brier = self._scores.brier(row)
-        if self._scores.is_degraded(row):
-            method, status = BASE_RATE, ForecastStatus.DEGRADED
-        else:
-            method = POOLED if self._pool_lead[row] >= 0.0 else OWN_GAPS
-            ready = self._experts.gaps(row) >= _READY_GAPS
-            status = ForecastStatus.READY if ready else ForecastStatus.WARMING_UP
-        return CurveAccount(
-            method=method,
-            status=status,
-            last_arrival_at_s=None if math.isnan(last_s) else last_s,
-            brier=None if brier is None else brier[0],
-            floor_brier=None if brier is None else brier[1],
+    def accounts(self, rows: Rows) -> list[CurveAccount]:
+        """How the curve of each of ``rows`` is made, and how far it may be trusted."""
+        ready = self._experts.gaps(rows) >= _READY_GAPS
+        briers, floors = self._scores.briers(rows)
+        columns = (
+            self._scores.degraded(rows),
+            self._pool_lead[rows] >= 0.0,
+            ready,
+            self._last_s[rows],
+            briers,
+            floors,
         )
+        return [
+            CurveAccount(
+                method=BASE_RATE if degraded else POOLED if pooled else OWN_GAPS,
+                status=ForecastStatus.DEGRADED
+                if degraded
+                else ForecastStatus.READY
+                if is_ready
+                else ForecastStatus.WARMING_UP,
+                last_arrival_at_s=None if math.isnan(last_s) else last_s,
+                brier=None if math.isnan(brier) else brier,
+                floor_brier=None if math.isnan(floor) else floor,
+            )
+            for degraded, pooled, is_ready, last_s, brier, floor in zip(
+                *(column.tolist() for column in columns), strict=True
+            )
+        ]
 
     def arrive(self, row: int, at_s: float) -> tuple[int, ...]:
         """A request came for ``row``.

@@ -44,6 +44,7 @@ def context(w, *forecasts, state=None, cfg=None):
         forecasts={forecast.model: forecast for forecast in forecasts},
         state=state or PlannerState(),
         config=cfg or config(),
+        models=w.on_node(NODE),
     )
 
 

@@ -79,9 +79,9 @@ def test_what_a_row_held_is_forgotten_and_room_is_made() -> None:
     hazard.grow(2)
 
     assert within(hazard, 50.0, 20.0, row=1) == pytest.approx(blank)
-    assert hazard.gaps(0) > 40.0
+    assert hazard.gaps(np.array([0]))[0] > 40.0
     hazard.clear(0)
-    assert hazard.gaps(0) == 0.0
+    assert hazard.gaps(np.array([0]))[0] == 0.0
     assert within(hazard, 50.0, 20.0) == pytest.approx(blank)
 
 
