@@ -1,0 +1,62 @@
+"""What ``docs/howto/clients.md`` shows is run as it stands there, but for the address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import anthropic
+import openai
+import pytest
+
+from tests.emulator_server import RunningEmulator
+from tests.gateway_server import RunningGateway
+
+pytestmark = pytest.mark.integration
+
+PAGE = (Path(__file__).parents[3] / "docs/howto/clients.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+ADDRESS = "http://localhost:8080"
+MODELS = (
+    {"name": "qwen3-8b", "load_s": 0.1, "answer_tokens": 3},
+    {"name": "nomic-embed-text", "kind": "embedding", "load_s": 0.1},
+    {"name": "tts-1", "kind": "speech", "load_s": 0.1},
+    {"name": "whisper-1", "kind": "transcription", "load_s": 0.1},
+)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[RunningGateway]:
+    with RunningEmulator(MODELS) as emulator, RunningGateway(emulator.url) as running:
+        yield running
+
+
+def test_each_client_is_shown():
+    for client in ("openai", "anthropic", "ollama"):
+        assert any(f"from {client} import" in snippet for snippet in SNIPPETS), client
+
+
+@pytest.mark.parametrize("number", range(len(SNIPPETS)))
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_snippet_runs(gateway, number: int, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert ADDRESS in SNIPPETS[number]
+    code = SNIPPETS[number].replace(ADDRESS, gateway.url)
+    names: dict[str, object] = {}
+    exec(compile(code, f"clients.md, snippet {number + 1}", "exec"), names)
+    assert capsys.readouterr().out.strip()
+    client = names["client"]
+    if isinstance(client, openai.OpenAI | anthropic.Anthropic):
+        client.close()
+
+
+def test_errors_that_are_named_exist():
+    for _, _, of_openai, of_anthropic in re.findall(
+        r"^\| (\d{3}) \| ([^|]+) \| `(\w+)` \| `(\w+)` \|$", PAGE, re.MULTILINE
+    ):
+        assert issubclass(getattr(openai, of_openai), openai.APIStatusError)
+        named = getattr(anthropic, of_anthropic, None) or getattr(
+            anthropic._exceptions, of_anthropic
+        )
+        assert issubclass(named, anthropic.APIStatusError)
