@@ -29,6 +29,9 @@ def emulate(
     watchdog_idle_timeout: Annotated[
         float, typer.Option(min=0, help="Unload a model idle for so many seconds; 0 never.")
     ] = 0.0,
+    max_concurrent_backend_requests: Annotated[
+        int, typer.Option(min=0, help="Requests of all models at once; 0 is no limit.")
+    ] = 0,
     api_key: Annotated[
         list[str] | None, typer.Option(help="Ask for one of these keys.", show_default=False)
     ] = None,
@@ -59,6 +62,7 @@ def emulate(
             capacity_bytes=None if capacity_mb is None else capacity_mb * MIB,
             model_limit=max_active_backends or None,
             watchdog_idle_s=watchdog_idle_timeout or None,
+            max_concurrent=max_concurrent_backend_requests or None,
             exact_load_times=exact_load_times,
             api_keys=tuple(api_key or ()),
             event_log=event_log,

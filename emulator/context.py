@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contracts.ports import Clock
+from emulator.admission import Admission
 from emulator.catalog import Catalog
 from emulator.counts import CallTimes, Usage
 from emulator.events import EventLog
@@ -36,6 +37,7 @@ class Emulator:
     events: EventLog
     faults: FaultBoard
     script: FaultScript
+    admission: Admission
     settings: dict[str, Any] = field(default_factory=dict)
     limit_set_at_run_time: bool = False
     usage: dict[str, Usage] = field(default_factory=dict)

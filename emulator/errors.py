@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from emulator.failures import Failure
 from emulator.http import Reply
 
 NOT_FOUND = "Resource not found"
@@ -25,3 +26,10 @@ async def send_not_found(reply: Reply) -> None:
 async def send_text_error(reply: Reply, status: int, message: str) -> None:
     """``{"error":"text"}``, the shape of UI and Ollama paths."""
     await reply.json(status, {"error": message})
+
+
+async def send_failure(reply: Reply, failure: Failure) -> None:
+    """A failure in OpenAI's shape, with ``Retry-After`` where LocalAI tells it."""
+    if failure.retry_after is not None:
+        reply.add_header("Retry-After", str(failure.retry_after))
+    await send_error(reply, failure.status, failure.message, failure.kind)

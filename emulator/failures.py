@@ -13,11 +13,15 @@ DEAD_ADDRESS = "127.0.0.1:38669"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Status and message of a plain answer; ``retry_after`` in whole seconds where it is told."""
+    """Status and message of a plain answer; ``retry_after`` in whole seconds where it is told.
+
+    One with a ``kind`` is told before a stream begins.
+    """
 
     status: int
     message: str
     retry_after: int | None = None
+    kind: str = ""
 
 
 def failure_of(refusal: Refusal, model: str, *, configured: bool) -> Failure:

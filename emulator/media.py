@@ -10,10 +10,10 @@ from dataclasses import replace
 from email.utils import formatdate
 
 from emulator.context import Emulator, words
-from emulator.errors import send_echo_error, send_not_found
+from emulator.errors import send_echo_error, send_failure, send_not_found
 from emulator.failures import Failure
 from emulator.http import Reply, Request
-from emulator.openai import send_failure, stamp_correlation
+from emulator.openai import stamp_correlation
 from emulator.resolve import read_inference_body, resolve_model
 from emulator.serving import Failed, do
 from emulator.work import Work

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from emulator.context import Emulator, words
-from emulator.errors import send_error
-from emulator.failures import Failure
+from emulator.errors import send_failure
 from emulator.http import Reply, Request
 from emulator.openai_stream import ChatChunks, TextChunks, stream, usage_of
 from emulator.resolve import read_inference_body, resolve_model
@@ -97,13 +96,6 @@ async def answer_plain(
         await send_failure(reply, failed.failure)
         return
     await reply.json(200, answer())
-
-
-async def send_failure(reply: Reply, failure: Failure) -> None:
-    """A failure in OpenAI's shape, with ``Retry-After`` where LocalAI tells it."""
-    if failure.retry_after is not None:
-        reply.add_header("Retry-After", str(failure.retry_after))
-    await send_error(reply, failure.status, failure.message)
 
 
 def stamp_correlation(request: Request, reply: Reply) -> None:

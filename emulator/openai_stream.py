@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from emulator.context import Emulator
+from emulator.errors import send_failure
 from emulator.http import Reply, json_text
 from emulator.serving import Failed, serving
 from emulator.spoken import Call
@@ -115,7 +116,10 @@ async def stream(
                     await _say(reply, chunks.first())
                 await _say(reply, said)
     except Failed as failed:
-        await _stream_error(reply, failed.failure.message)
+        if failed.failure.kind:
+            await send_failure(reply, failed.failure)
+        else:
+            await _stream_error(reply, failed.failure.message)
         return
     await reply.begin_stream(EVENT_STREAM)
     tail = chunks.last() + (chunks.usage(work) if wants_usage else "") + "data: [DONE]\n\n"

@@ -23,6 +23,8 @@ class EmulatorOptions:
         LocalAI's ``--max-active-backends``.
     watchdog_idle_s : float or None
         LocalAI's ``--watchdog-idle-timeout``.
+    max_concurrent : int or None
+        LocalAI's ``--max-concurrent-backend-requests``: of all models at once.
     exact_load_times : bool
         A load takes exactly the model's ``load_s``, without LocalAI's 2 s steps.
     event_log : Path or None
@@ -37,6 +39,7 @@ class EmulatorOptions:
     capacity_bytes: int | None = None
     model_limit: int | None = None
     watchdog_idle_s: float | None = None
+    max_concurrent: int | None = None
     exact_load_times: bool = False
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     event_log: Path | None = None

@@ -17,6 +17,7 @@ import uvloop
 
 from contracts.errors import Invalid
 from contracts.ports import Clock
+from emulator.admission import Admission
 from emulator.app import EmulatorApp
 from emulator.catalog import Catalog
 from emulator.context import Emulator
@@ -55,6 +56,7 @@ def build(options: EmulatorOptions, clock: Clock) -> Emulator:
         events=events,
         faults=board,
         script=FaultScript(board, instance, clock),
+        admission=Admission(options.max_concurrent),
     )
 
 
