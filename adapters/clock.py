@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
+from adapters.clock_timeouts import LONG_REAL_S, SharedTimeout, SharedTimeouts
 from contracts.errors import Invalid
 
 SCALE_VARIABLE = "HEADSTART_TIME_SCALE"
@@ -32,7 +33,7 @@ class ScaledClock:
         Where real time comes from.
     """
 
-    __slots__ = ("_anchor_clock_s", "_anchor_real_s", "_monotonic_s", "_now_s", "_scale")
+    __slots__ = ("_anchor_clock_s", "_anchor_real_s", "_monotonic_s", "_now_s", "_scale", "_shared")
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class ScaledClock:
         if not (math.isfinite(scale) and 0.0 < scale <= MAX_SCALE):
             raise Invalid(f"time scale {scale:g}: must be a number above 0, at most {MAX_SCALE:g}")
         self._scale = scale
+        self._shared: SharedTimeouts | None = None
         self._now_s = real_now_s
         self._monotonic_s = real_monotonic_s
         if anchor is None:
@@ -82,8 +84,18 @@ class ScaledClock:
         await asyncio.sleep(max(0.0, duration_s) / self._scale)
 
     def timeout(self, duration_s: float) -> AbstractAsyncContextManager[object]:
-        """A block that raises TimeoutError after ``duration_s`` of this clock's seconds."""
-        return asyncio.timeout(max(0.0, duration_s) / self._scale)
+        """A block that raises TimeoutError after ``duration_s`` of this clock's seconds.
+
+        One of 10 real seconds or more may take up to a quarter of a second longer.
+        """
+        real_s = duration_s / self._scale
+        if real_s < LONG_REAL_S:
+            return asyncio.timeout(max(0.0, real_s))
+        loop = asyncio.get_running_loop()
+        shared = self._shared
+        if shared is None or shared.loop is not loop:
+            shared = self._shared = SharedTimeouts(loop)
+        return SharedTimeout(shared, real_s)
 
 
 def read_scale(environ: Mapping[str, str]) -> float:
