@@ -87,6 +87,7 @@ def gateway_config(document: Document) -> GatewayConfig:
         spool_bytes=gateway.spool_mb * MIB,
         keepalive_comments=gateway.keepalive_comments,
         keepalive_s=gateway.keepalive_seconds,
+        health_check_agents=gateway.health_check_agents,
         expose_topology=gateway.expose_topology,
         connect_timeout_s=timeouts.connect_seconds,
         first_byte_timeout_s=timeouts.first_byte_seconds,

@@ -136,6 +136,12 @@ class Gateway(Section):
     keepalive_seconds: Number = setting(
         "Time between two such comments.", default=15.0, gt=0, le=3600
     )
+    health_check_agents: tuple[str, ...] = setting(
+        "Patterns (`*`, `?`) of the `User-Agent` of health checks that ask models. They are answered "
+        "by resident models only, load nothing, and are no demand.",
+        default=(),
+        allowed="a list of patterns",
+    )
     expose_topology: bool = setting(
         "Name the serving node in the `X-Headstart-Backend` header of answers.", default=False
     )

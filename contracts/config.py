@@ -257,6 +257,8 @@ class GatewayConfig:
     spool_bytes: int = 1024**2
     keepalive_comments: bool = True
     keepalive_s: float = 15.0
+    health_check_agents: tuple[str, ...] = ()
+    """Patterns of the ``User-Agent`` of callers whose inference is no demand."""
     expose_topology: bool = False
     connect_timeout_s: float = 5.0
     first_byte_timeout_s: float = 600.0

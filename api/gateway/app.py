@@ -20,6 +20,7 @@ from api.gateway.detect import (
 )
 from api.gateway.gate import Gate
 from api.gateway.headers import RequestHead
+from api.gateway.health_checks import HealthCheckDesk
 from api.gateway.inference import InferenceDesk
 from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
@@ -49,6 +50,7 @@ class GatewayApp:
         *,
         config: LiveConfig,
         desk: InferenceDesk,
+        health_checks: HealthCheckDesk,
         websockets: WebsocketDesk,
         relay: Relay,
         own: OwnPaths,
@@ -64,6 +66,7 @@ class GatewayApp:
         self._lists = lists
         self._model_lists = model_lists
         self._desk = desk
+        self._health_checks = health_checks
         self._websockets = websockets
         self._relay = relay
         self._own = own
@@ -114,7 +117,9 @@ class GatewayApp:
             length = head.content_length
             if length is not None and length > self._config.max_body_bytes:
                 raise body_too_large(self._config.max_body_bytes)
-            if path is not None:
+            if path is not None and self._health_checks.takes(head):
+                await self._health_checks.serve(head, path, caller)
+            elif path is not None:
                 await self._desk.serve(head, path, caller)
             else:
                 await self._pass_through(head, caller)

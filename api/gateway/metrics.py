@@ -120,6 +120,12 @@ class GatewayMetrics:
             "Requests that repeat one which was refused within the last minute.",
             registry=registry,
         )
+        self._health_checks = Tally(
+            f"{name}_health_checks_total",
+            "Health checks that ask a model, which are no demand, by what became of them.",
+            ("result",),
+            registry=registry,
+        )
         self._passed = Tally(
             f"{name}_passed_total",
             "Requests that are no inference, by LocalAI's answer.",
@@ -209,6 +215,10 @@ class GatewayMetrics:
     def retried(self) -> None:
         """A request came again that was refused a moment ago."""
         self._retries.of().inc()
+
+    def health_check(self, result: str) -> None:
+        """A health check that asks a model was forwarded, or told that it is not resident."""
+        self._health_checks.of(result).inc()
 
     def passed(self, status: int) -> None:
         """A request that is no inference was answered."""

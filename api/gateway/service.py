@@ -16,6 +16,7 @@ from api.gateway.controller_link import ControllerLink
 from api.gateway.dispatch import Dispatcher
 from api.gateway.gate import Gate
 from api.gateway.ghosts import GhostDesk
+from api.gateway.health_checks import HealthCheckDesk
 from api.gateway.inference import InferenceDesk
 from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
@@ -252,6 +253,14 @@ class GatewayService:
         return GatewayApp(
             config=config,
             desk=desk,
+            health_checks=HealthCheckDesk(
+                config=config,
+                recogniser=recogniser,
+                book=self._book,
+                relay=relay,
+                metrics=self._metrics,
+                clock=clock,
+            ),
             websockets=websockets,
             relay=relay,
             own=own,
