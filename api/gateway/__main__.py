@@ -26,6 +26,8 @@ from adapters.redis_stores import RedisSnapshotStore
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
 from adapters.upstreams import open_upstream
+from api.gateway.connections import EdgeLimits
+from api.gateway.open_files import connections_within, raise_limit
 from api.gateway.server import GatewayServer, bind
 from api.gateway.service import GatewayPorts, GatewayService
 from contracts.errors import Invalid
@@ -95,6 +97,9 @@ async def serve(settings: Settings, listening: socket.socket) -> int:
         server = GatewayServer(
             service.app,
             grace_real_s=config.shutdown_grace_s / clock.scale,
+            limits=EdgeLimits(
+                max_connections=connections_within(raise_limit(), EdgeLimits().max_connections)
+            ),
             on_refusal=service.refused_at_edge,
         )
 

@@ -12,6 +12,24 @@ from api.gateway.detect import Bytes
 from api.gateway.problems import Problem, body_too_large
 
 _PIECE_BYTES = 262_144
+_SMALL_BYTES = 32_768
+
+
+class SpoolRoom:
+    """The memory that all bodies take together; where it is used up they go to files.
+
+    Many callers that send a little less than one of them may keep in memory, and then wait,
+    would else fill it.
+    """
+
+    def __init__(self, limit_bytes: int = 64 * 1024**2) -> None:
+        self._limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only small bodies are kept in memory now."""
+        return self.used_bytes > self._limit_bytes
 
 
 class RequestBody:
@@ -24,6 +42,8 @@ class RequestBody:
     ----------
     limit_bytes : int
         Beyond it reading raises a Problem (413).
+    room : SpoolRoom
+        Shared with the other bodies. Without one it is this body's alone.
 
     Attributes
     ----------
@@ -35,8 +55,16 @@ class RequestBody:
         Why reading ended early, unless the caller has left.
     """
 
-    def __init__(self, caller: Caller, *, limit_bytes: int, spool_bytes: int) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        limit_bytes: int,
+        spool_bytes: int,
+        room: SpoolRoom | None = None,
+    ) -> None:
         self._caller = caller
+        self._room = room or SpoolRoom()
         self._limit_bytes = limit_bytes
         self._spool_bytes = spool_bytes
         self._pieces: list[bytes] = []
@@ -86,7 +114,7 @@ class RequestBody:
 
     def close(self) -> None:
         """Give the memory and the file back."""
-        self._pieces.clear()
+        self._drop_pieces()
         self._map = None
         if self._file is not None:
             self._file.close()
@@ -112,7 +140,7 @@ class RequestBody:
             self.sent_bytes += len(piece)
         if self._pieces:
             self.can_be_sent_again = False
-            self._pieces.clear()
+            self._drop_pieces()
         while not self.is_complete:
             data = await self._receive()
             if data:
@@ -126,7 +154,9 @@ class RequestBody:
             return
         self._pieces.append(data)
         self._in_memory_bytes += len(data)
-        if self._in_memory_bytes > self._spool_bytes:
+        self._room.used_bytes += len(data)
+        is_small = self._in_memory_bytes <= _SMALL_BYTES
+        if self._in_memory_bytes > self._spool_bytes or (self._room.is_full and not is_small):
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
             self._spill()
@@ -135,8 +165,12 @@ class RequestBody:
         if self._file is not None and self._pieces:
             self._file.seek(0, 2)
             self._file.writelines(self._pieces)
-            self._pieces.clear()
-            self._in_memory_bytes = 0
+            self._drop_pieces()
+
+    def _drop_pieces(self) -> None:
+        self._pieces.clear()
+        self._room.used_bytes -= self._in_memory_bytes
+        self._in_memory_bytes = 0
 
     def _join(self) -> None:
         if len(self._pieces) > 1:

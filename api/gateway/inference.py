@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from api.gateway.body import RequestBody
+from api.gateway.body import RequestBody, SpoolRoom
 from api.gateway.caller import Caller, CallerLeft
 from api.gateway.detect import BadHeader, InferencePath, Peek, Wishes, read_wishes
 from api.gateway.dispatch import Dispatcher, Errand
@@ -60,6 +60,7 @@ class InferenceDesk:
         clock: Clock,
     ) -> None:
         self._live = config
+        self._bodies = SpoolRoom()
         self._recogniser = recogniser
         self._room = room
         self._relay = relay
@@ -76,6 +77,7 @@ class InferenceDesk:
             caller,
             limit_bytes=self._config.max_body_bytes,
             spool_bytes=self._config.spool_bytes,
+            room=self._bodies,
         )
         try:
             wishes = self.wishes(head)
