@@ -52,6 +52,7 @@ _END_TO_END = frozenset(
     }
 )
 """Whatever ``Connection`` says: a caller may not take away what others have to see."""
+_FORWARDED = frozenset({b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"})
 _OURS = b"x-headstart-"
 _MAX_REQUEST_ID_BYTES = 128
 
@@ -113,7 +114,9 @@ def outgoing_headers(
     the caller's keys. ``drop`` names further headers to leave out.
     """
     strips = node_key is not None or head.key is not None
-    left_out = HOP_BY_HOP.union(drop, connection_options(head.headers))
+    left_out = HOP_BY_HOP.union(drop)
+    if head.get(b"connection") is not None:
+        left_out |= connection_options(head.headers)
     if head.key is not None and any(name in _WHOLE_KEYS for name, _ in head.headers):
         # LocalAI refuses other sites' pages that show no key. This one has shown its key, in a
         # header that no page can have sent against its user's will, and it stays here.
@@ -128,14 +131,12 @@ def outgoing_headers(
             if rest is not None:
                 kept.append((name, rest))
             continue
-        if name == b"x-forwarded-for":
-            before = forwarded.get(name)
-            forwarded[name] = value if before is None else before + b", " + value
-            continue
-        if name in (b"x-forwarded-host", b"x-forwarded-proto"):
+        if name not in _FORWARDED:
+            kept.append((name, value))
+        elif name == b"x-forwarded-for" and name in forwarded:
+            forwarded[name] += b", " + value
+        else:
             forwarded.setdefault(name, value)
-            continue
-        kept.append((name, value))
     if node_key is not None:
         kept.append((b"authorization", b"Bearer " + node_key.encode()))
     kept.extend(_forwarded(head, forwarded))
@@ -144,14 +145,9 @@ def outgoing_headers(
 
 def answer_headers(headers: Headers, *, drop: Iterable[bytes] = ()) -> list[Header]:
     """What of LocalAI's headers goes to the caller; ``drop`` names those that we set."""
-    headers = tuple(headers)
-    left_out = HOP_BY_HOP.union(drop, connection_options(headers))
-    kept = []
-    for name, value in headers:
-        lower = name.lower()
-        if lower not in left_out and not lower.startswith(_OURS):
-            kept.append((lower, value))
-    return kept
+    named = [(name.lower(), value) for name, value in headers]
+    left_out = HOP_BY_HOP.union(drop, connection_options(named))
+    return [one for one in named if one[0] not in left_out and not one[0].startswith(_OURS)]
 
 
 def connection_options(headers: Headers) -> frozenset[bytes]:

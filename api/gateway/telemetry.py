@@ -71,11 +71,16 @@ class Telemetry:
         """Take an event; returns at once."""
         if self._log is None:
             return
-        self._buffer.append(event)
-        self._trim()
-        self._some.set()
-        if len(self._buffer) >= BATCH:
+        buffer = self._buffer
+        buffer.append(event)
+        count = len(buffer)
+        # Only the first of a batch and one that fills it wake anybody.
+        if count == 1:
+            self._some.set()
+        elif count >= BATCH:
             self._many.set()
+        if count > self._capacity:
+            self._trim()
 
     async def run(self) -> None:
         """Write until cancelled: every 50 ms of the clock, or as soon as a batch is full."""
