@@ -7,8 +7,10 @@ from collections.abc import Mapping
 
 from redis.asyncio import Redis
 
-from adapters.redis_client import mapped_errors
+from adapters.redis_client import KEY_PREFIX, mapped_errors
 from adapters.rq_queue import result_key
+
+_CANCELLED = KEY_PREFIX + "job-cancelled:"
 
 
 class RedisJobResults:
@@ -29,3 +31,13 @@ class RedisJobResults:
         data = json.dumps(result, separators=(",", ":"), allow_nan=False)
         with mapped_errors("store a job's result"):
             return bool(await self._client.set(result_key(job_id), data, nx=True, ex=self._ttl_s))
+
+    async def cancel(self, job_id: str) -> None:
+        """Have a run broken off."""
+        with mapped_errors("cancel a job"):
+            await self._client.set(_CANCELLED + job_id, 1, ex=self._ttl_s)
+
+    async def is_cancelled(self, job_id: str) -> bool:
+        """Whether it was cancelled."""
+        with mapped_errors("look whether a job was cancelled"):
+            return bool(await self._client.exists(_CANCELLED + job_id))

@@ -26,7 +26,7 @@ from rq.utils import now
 from adapters.redis_client import mapped_errors, redact
 from contracts.config import JobQueueConfig
 from contracts.errors import Invalid, Transient
-from contracts.jobs import JobState, check_job
+from contracts.jobs import CANCELLED, JobState, check_job
 
 ENTRY = "workers.jobs.run"
 """The name that jobs carry. Workers run nothing else under any other name, so that who can
@@ -47,6 +47,7 @@ _REGISTRIES = {
     JobState.FAILED: FailedJobRegistry,
     JobState.SCHEDULED: ScheduledJobRegistry,
 }
+_WAITING = frozenset({JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.DEFERRED})
 _ERROR_MAX = 500
 
 
@@ -134,6 +135,20 @@ class RqJobQueue:
             )
             return True
         return False
+
+    def drop(self, job_id: str) -> bool:
+        """Take a job that waits out of its queue; whether it did. Raises Transient."""
+        with mapped_errors("drop a job"):
+            try:
+                job = Job.fetch(job_id, connection=self._client, serializer=JSONSerializer)
+            except (NoSuchJobError, ValueError, KeyError, TypeError):
+                return False
+            if job.get_status(refresh=False) not in _WAITING:
+                return False
+            job.meta["error"] = CANCELLED
+            job.save_meta()  # type: ignore[no-untyped-call] # RQ's
+            job.cancel()
+            return True
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """Jobs by queue and state. Raises Transient."""

@@ -5,14 +5,49 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from contracts.config import JobQueueConfig
 from contracts.errors import Invalid
+from contracts.ids import ModelId
 
 JOB_ID_MAX = 200
+CANCELLED = "cancelled by its caller"
+"""The error of a job that nobody wants any more."""
+
 PAYLOAD_MAX_BYTES = 8 * 1024**2
 """A prompt with a few images; bigger inputs belong into a file that the job names."""
+
+INFERENCE_KIND = "inference"
+"""Jobs that ask a model something."""
+
+# A background job must not be a way to the admin API, so paths are named, not excluded.
+BACKGROUND_PATHS = frozenset(
+    {
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/edits",
+        "/v1/embeddings",
+        "/v1/moderations",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/rerank",
+        "/v1/audio/speech",
+        "/v1/images/generations",
+        "/v1/videos",
+        "/v1/detection",
+        "/v1/tokenize",
+        "/v1/vad",
+        "/v1/sound-generation",
+        "/tts",
+        "/vad",
+        "/video",
+        "/api/chat",
+        "/api/generate",
+        "/api/embed",
+    }
+)
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -53,3 +88,47 @@ def payload_bytes(payload: Mapping[str, object]) -> int:
         return len(json.dumps(payload, allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"the payload cannot be written as JSON: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRequest:
+    """A request as it waits in a queue."""
+
+    path: str
+    model: ModelId
+    body: bytes
+    webhook: str | None = None
+    """Who is told when it is over."""
+
+
+def read_request(payload: Mapping[str, object]) -> StoredRequest:
+    """The request in a job's payload ``{path, model, body, webhook}``. Pure.
+
+    ``body`` is a JSON object; ``model`` may be left out where the body names one.
+
+    Raises
+    ------
+    Invalid
+        With what is wrong and what is taken.
+    """
+    unknown = sorted(set(payload) - {"path", "model", "body", "webhook"})
+    if unknown:
+        raise Invalid(f'payload: unknown "{unknown[0]}"; it takes path, model and body')
+    path = payload.get("path")
+    if not isinstance(path, str) or path not in BACKGROUND_PATHS:
+        raise Invalid(f"path {path!r:.100}: must be one of {', '.join(sorted(BACKGROUND_PATHS))}")
+    body = payload.get("body")
+    if not isinstance(body, Mapping):
+        raise Invalid("body: must be a JSON object")
+    model = payload.get("model", body.get("model"))
+    if not isinstance(model, str) or not model:
+        raise Invalid("model: must name a model, in the payload or in the body")
+    if body.get("model", model) != model:
+        raise Invalid(f"model: the payload says {model!r:.100}, the body {body['model']!r:.100}")
+    if body.get("stream"):
+        raise Invalid("body.stream: must be false, since the answer is kept as a whole")
+    sent = json.dumps({**body, "model": model}, ensure_ascii=False).encode()
+    webhook = payload.get("webhook")
+    if webhook is not None and not isinstance(webhook, str):
+        raise Invalid("webhook: must be a URL")
+    return StoredRequest(path=path, model=ModelId(model), body=sent, webhook=webhook)

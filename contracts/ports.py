@@ -272,6 +272,10 @@ class JobQueue(Protocol):
         """Whether it was new: a job id that is known already is not queued again."""
         ...
 
+    def drop(self, job_id: str) -> bool:
+        """Take a job that waits out of its queue; whether it did."""
+        ...
+
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """Jobs by queue and by state (queued, started, finished, failed, scheduled)."""
         ...
@@ -289,6 +293,12 @@ class JobResults(Protocol):
     async def commit(self, job_id: str, result: Mapping[str, object]) -> bool:
         """Whether this was the first; a later one changes nothing. Raises Transient."""
         ...
+
+    async def cancel(self, job_id: str) -> None:
+        """Nobody wants the result any more: a run is to be broken off. Raises Transient."""
+        ...
+
+    async def is_cancelled(self, job_id: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +347,17 @@ class InferenceGateway(Protocol):
 
     async def exchange(self, path: str, body: bytes, headers: Mapping[str, str]) -> Exchange:
         """The answer, whatever it is. Raises Transient only when there was none."""
+        ...
+
+
+class Notifier(Protocol):
+    """Tells somebody's server that something is over."""
+
+    async def notify(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Returns once it was taken. Raises Transient when not, Invalid for a URL that none may be.
+
+        Permanent: it was refused for good.
+        """
         ...
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict
 from types import FrameType, MappingProxyType
 from typing import NoReturn, TypeAlias
@@ -20,7 +20,8 @@ from rq import Retry, get_current_job
 from rq.job import Job
 from rq.utils import now
 
-from contracts.errors import HeadstartError, Invalid, Transient
+from contracts.errors import HeadstartError, Invalid, Permanent, Transient
+from contracts.jobs import CANCELLED
 from workers.handlers import batch, inference, retention
 from workers.retry import (
     DEFAULT_POLICY,
@@ -46,6 +47,7 @@ _UNLIMITED = 2**31
 """RQ counts returned retries too; ``workers.retry`` alone decides when they end."""
 _COMMIT_TRIES = 240
 _COMMIT_PAUSE_S = 0.5
+_LOOK_REAL_S = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +83,7 @@ class JobRunner:
         self._policy = policy
         self._time_scale = time_scale
         self._kinds = kinds
-        self._stopping = False
+        self._stopping = self._unwanted = False
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[object]] | None = None
 
     def request_stop(self, _signum: int, _frame: FrameType | None) -> None:
@@ -118,7 +120,8 @@ class JobRunner:
                 log.info("job_result_known", job_id=job.id, kind=kind)
                 return
             context = JobContext(job_id=job.id, queue=job.origin, waited_s=self._age_s(job))
-            result = await self._handle(self._kinds[kind](payload, context, tools))
+            async with _cancellable(job.id, tools, self._break_off):
+                result = await self._handle(self._kinds[kind](payload, context, tools))
             await _commit(tools, job.id, result)
             log.info("job_finished", job_id=job.id, queue=job.origin, kind=kind)
 
@@ -131,11 +134,19 @@ class JobRunner:
         try:
             return await task
         except asyncio.CancelledError:
+            if self._unwanted:
+                raise Permanent(CANCELLED) from None
             if not self._stopping:
                 raise
             raise Stopped("the worker stops") from None
         finally:
             self._running = None
+
+    def _break_off(self) -> None:
+        """Nobody wants the job any more."""
+        self._unwanted = True
+        if self._running is not None:
+            self._running[1].cancel()
 
     def _age_s(self, job: Job) -> float:
         """Since the job was first queued, in our clock's seconds."""
@@ -157,6 +168,28 @@ class JobRunner:
             interval=math.ceil(decision.after_s / self._time_scale),
             enqueue_at_front=decision.verdict is Verdict.PUT_BACK,
         )
+
+
+@asynccontextmanager
+async def _cancellable(
+    job_id: str, tools: Tools, break_off: Callable[[], None]
+) -> AsyncIterator[None]:
+    """While the block runs: look now and then whether the job is still wanted."""
+
+    async def watch() -> None:
+        while True:
+            with suppress(Transient):
+                if await tools.results.is_cancelled(job_id):
+                    break_off()
+                    return
+            await tools.clock.sleep(_LOOK_REAL_S * tools.clock.scale)
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
 
 
 async def _commit(tools: Tools, job_id: str, result: Mapping[str, object]) -> None:

@@ -4,89 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from contracts.errors import HeadstartError, Invalid, Transient
+from contracts.errors import HeadstartError, Transient
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
-from contracts.jobs import JobState
+from contracts.jobs import INFERENCE_KIND, JobState, read_request
 from contracts.world import WorldSnapshot
 from workers.admission import Candidate, admit
 from workers.queues import CLASSES
 from workers.retry import Held
 from workers.tools import JobContext, Tools
 
-KIND = "inference"
+KIND = INFERENCE_KIND
 
-# A background job must not be a way to the admin API, so paths are named, not excluded.
-_PATHS = frozenset(
-    {
-        "/v1/chat/completions",
-        "/v1/completions",
-        "/v1/edits",
-        "/v1/embeddings",
-        "/v1/moderations",
-        "/v1/responses",
-        "/v1/messages",
-        "/v1/rerank",
-        "/v1/audio/speech",
-        "/v1/images/generations",
-        "/v1/videos",
-        "/v1/detection",
-        "/v1/tokenize",
-        "/v1/vad",
-        "/v1/sound-generation",
-        "/tts",
-        "/vad",
-        "/video",
-        "/api/chat",
-        "/api/generate",
-        "/api/embed",
-    }
-)
 _LOOK_LIMIT_S = 5.0
 _TEXT_TYPES = ("text/", "application/json", "application/x-ndjson")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRequest:
-    """A request as it waits in a queue."""
-
-    path: str
-    model: ModelId
-    body: bytes
-
-
-def read_request(payload: Mapping[str, object]) -> StoredRequest:
-    """The request in a job's payload ``{path, model, body}``. Pure.
-
-    ``body`` is a JSON object; ``model`` may be left out where the body names one.
-
-    Raises
-    ------
-    Invalid
-        With what is wrong and what is taken.
-    """
-    unknown = sorted(set(payload) - {"path", "model", "body"})
-    if unknown:
-        raise Invalid(f'payload: unknown "{unknown[0]}"; it takes path, model and body')
-    path = payload.get("path")
-    if not isinstance(path, str) or path not in _PATHS:
-        raise Invalid(f"path {path!r:.100}: must be one of {', '.join(sorted(_PATHS))}")
-    body = payload.get("body")
-    if not isinstance(body, Mapping):
-        raise Invalid("body: must be a JSON object")
-    model = payload.get("model", body.get("model"))
-    if not isinstance(model, str) or not model:
-        raise Invalid("model: must name a model, in the payload or in the body")
-    if body.get("model", model) != model:
-        raise Invalid(f"model: the payload says {model!r:.100}, the body {body['model']!r:.100}")
-    if body.get("stream"):
-        raise Invalid("body.stream: must be false, since the answer is kept as a whole")
-    sent = json.dumps({**body, "model": model}, ensure_ascii=False).encode()
-    return StoredRequest(path=path, model=ModelId(model), body=sent)
 
 
 async def run(
@@ -114,6 +47,8 @@ async def run(
         request.body,
         {
             "X-Headstart-Class": priority.value,
+            # A job can be put back at any time, so whoever waits may go first.
+            "X-Headstart-Preempt": "anytime",
             # The same for each run of the job, so that its requests can be told to be one.
             "X-Request-ID": context.job_id,
         },

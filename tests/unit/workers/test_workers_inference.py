@@ -10,11 +10,12 @@ import pytest
 
 from contracts.errors import Invalid, Permanent, Transient
 from contracts.ids import ModelId, NodeId
+from contracts.jobs import read_request
 from contracts.world import ModelStatus, Residency, WorldSnapshot
 from simulator.clock import VirtualClock
 from simulator.memory_jobs import MemoryInferenceGateway, MemoryJobQueue, MemoryJobResults
 from simulator.memory_ports import MemoryForecastStore, MemorySnapshotStore
-from workers.handlers.inference import read_request, run
+from workers.handlers.inference import run
 from workers.queues import QUEUES
 from workers.retry import Held
 from workers.tools import JobContext, Tools
@@ -65,6 +66,7 @@ def test_the_model_is_put_into_a_body_that_names_none_and_the_rest_stays():
         ({"body": {"model": "other"}}, "the payload says"),
         ({"body": {"stream": True}}, "stream"),
         ({"priority": 1}, 'unknown "priority"'),
+        ({"webhook": 3}, "webhook: must be a URL"),
     ],
 )
 def test_what_is_no_request_is_refused_with_what_is_wrong(change, message):

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from contracts.errors import Permanent, Transient
+from contracts.jobs import CANCELLED
 from simulator.clock import VirtualClock
 from simulator.memory_jobs import MemoryInferenceGateway, MemoryJobQueue, MemoryJobResults
 from simulator.memory_ports import MemoryForecastStore, MemorySnapshotStore
@@ -27,7 +28,9 @@ class HurriedClock(VirtualClock):
     slept_s = 0.0
 
     async def sleep(self, duration_s: float) -> None:
-        self.slept_s += duration_s
+        if duration_s < 1.0:  # longer ones are between two looks at whether a job is wanted
+            self.slept_s += duration_s
+        await super().sleep(0.0)
 
 
 @pytest.fixture
@@ -215,3 +218,38 @@ def test_a_cancellation_that_nobody_asked_for_is_not_taken_for_a_stop(job):
 
     with pytest.raises(asyncio.CancelledError):
         Stage(cancelled).runner.run("echo", {})
+
+
+def test_a_job_that_nobody_wants_any_more_is_broken_off(job):
+    begun = []
+
+    async def endless(payload):
+        begun.append(payload)
+        await stage.results.cancel("j1")
+        await asyncio.Event().wait()
+
+    stage = Stage(endless)
+    with pytest.raises(JobFailed, match=CANCELLED):
+        stage.runner.run("echo", {})
+    assert begun == [{}]
+    assert job.retries_left == 0
+
+
+def test_a_store_that_is_away_says_nothing_of_whether_a_job_is_wanted(job):
+    looks, looked = 0, asyncio.Event()
+
+    async def work(_payload):
+        await looked.wait()
+        return {}
+
+    stage = Stage(work)
+
+    async def away(_job_id):
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            looked.set()
+        raise Transient("away")
+
+    stage.results.is_cancelled = away
+    assert stage.runner.run("echo", {}) is None
