@@ -84,6 +84,8 @@ def _draw_residency(axes: Any, policy: str, record: ResidencyRecord) -> None:
                 for span in record.spans
                 if span.state is state and span.prefetched is prefetched and span.model in place
             ]
+            if not spans:
+                continue
             shade = colour or ("prefetch" if prefetched else "demand")
             axes.barh(
                 [y for y, _, _ in spans],

@@ -214,9 +214,7 @@ class Simulation:
         if kind == "timer":
             self._timers -= 1
             self._driver.on_timer(subject)
-            return
-        self._progress_s = self.now_s
-        if kind == "node":
+        elif kind == "node":
             self._change_node(number)
         elif kind == "ended":
             self._end_request(ModelId(subject), number)
@@ -230,6 +228,7 @@ class Simulation:
         self.nodes[model.node].loading -= 1
         if fault is LoadFault.NONE:
             model.state, model.last_used_s = State.HOT, self.now_s
+            self._progress_s = self.now_s
             self._serve(name, model)
             self._driver.on_loaded(name)
             return
@@ -244,7 +243,7 @@ class Simulation:
         if request not in model.running:
             return  # broken off before
         self._leave_slot(model, request)
-        model.last_used_s = self.now_s
+        model.last_used_s = self._progress_s = self.now_s
         self.outcomes[request].ended_s = self.now_s
         self._serve(name, model)
         self._driver.on_ended(request, name)

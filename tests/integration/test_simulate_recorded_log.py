@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ async def record(url):
     client = connect(url)
     try:
         for number in range(10):
-            stamp = {
+            stamp: dict[str, Any] = {
                 "at_s": EPOCH_S + 60.0 * number,
                 "source": "g",
                 "request_id": RequestId(f"r{number}"),

@@ -12,65 +12,17 @@ from contracts.config import PlannerConfig
 from contracts.errors import Invalid
 from contracts.ids import ModelId
 from controller.policies.registry import POLICIES
+from simulator.checkers import Watched
 from simulator.comparison import COUNTS_MODELS
 from simulator.product import ProductDriver
 from simulator.rules import RULES
-from simulator.cluster_state import State
-from simulator.simulation import PARALLEL_LOADS, Driver, Simulation
+from simulator.simulation import Simulation
 from simulator.workloads import Arrival, Workload, WorkloadModel
 
 pytestmark = pytest.mark.simulation
 
 CAPACITY_MB = 20
 NAMES = [ModelId(name) for name in "abcde"]
-
-
-class Watched:
-    """Passes everything on to a driver and checks the accounts each time."""
-
-    def __init__(self, driver: Driver, *, counts_models: bool) -> None:
-        self.name = driver.name
-        self.started: Counter[int] = Counter()
-        self.ended: Counter[int] = Counter()
-        self._driver = driver
-        self._counts_models = counts_models
-
-    def begin(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        self._driver.begin(simulation)
-
-    def on_arrival(self, request: int, model: ModelId) -> None:
-        self._driver.on_arrival(request, model)
-        self._check()
-
-    def on_started(self, request: int, model: ModelId) -> None:
-        assert self._simulation.models[model].state is State.HOT
-        self.started[request] += 1
-        self._driver.on_started(request, model)
-
-    def on_ended(self, request: int, model: ModelId) -> None:
-        self.ended[request] += 1
-        self._driver.on_ended(request, model)
-        self._check()
-
-    def on_loaded(self, model: ModelId) -> None:
-        self._driver.on_loaded(model)
-        self._check()
-
-    def on_timer(self, tag: str) -> None:
-        self._driver.on_timer(tag)
-        self._check()
-
-    def _check(self) -> None:
-        sim = self._simulation
-        held = [m for m in sim.models.values() if m.state is not State.COLD]
-        assert sim.used_mb == sum(m.spec.size_mb for m in held)
-        assert sim.used_mb <= sim.capacity_mb or self._counts_models
-        loading = sum(m.state is State.LOADING for m in held)
-        assert loading == sim.loading <= PARALLEL_LOADS
-        for m in sim.models.values():
-            assert 0 <= m.in_flight <= m.spec.parallel
-            assert not m.in_flight or m.state is State.HOT
 
 
 @st.composite
@@ -101,19 +53,12 @@ def workloads(draw):
 
 
 def play(workload, driver, *, counts_models=False):
-    watched = Watched(driver, counts_models=counts_models)
+    watched = Watched(driver)
     simulation = Simulation(workload, CAPACITY_MB, watched, check_memory=not counts_models)
     simulation.run()
+    watched.check_end()
     everyone = range(len(workload.arrivals))
     assert watched.started == watched.ended == Counter(everyone)
-    assert len(simulation.outcomes) == len(everyone)
-    assert all(outcome.wait_s >= 0.0 for outcome in simulation.outcomes)
-    assert all(m.state is not State.LOADING for m in simulation.models.values())
-    assert simulation.loading == 0
-    tally = simulation.tally
-    resident = sum(m.state is State.HOT for m in simulation.models.values())
-    assert tally.loads == tally.unloads + resident
-    assert tally.prefetches_used + tally.prefetches_wasted <= tally.prefetches <= tally.loads
     return simulation
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from contracts.ids import ModelId
 from simulator.cluster_state import State
+from simulator.faults import Faults, NodeChange
 from simulator.simulation import Simulation
 from simulator.workloads import Arrival, Workload, WorkloadModel
 
@@ -40,25 +41,34 @@ class Scripted:
     def on_loaded(self, model):
         self.seen.append((self.sim.now_s, "loaded", model))
 
+    def on_load_failed(self, model, *, lied):
+        self.seen.append((self.sim.now_s, "lied" if lied else "failed", model))
+
+    def on_node(self, node, lost, broken):
+        self.seen.append((self.sim.now_s, f"node {node}", (lost, broken)))
+
     def on_timer(self, tag):
         assert tag == "script"
         for what, model in self.script[self.sim.now_s]:
             if what == "unload":
                 self.sim.unload(model)
             else:
-                self.sim.start_load(model, prefetch=what == "prefetch")
+                kind, _, node = what.partition("@")
+                self.sim.start_load(model, prefetch=kind == "prefetch", node=int(node or 0))
 
 
-def play(script, *arrivals, mb=30, check_memory=True):
+def play(script, *arrivals, mb=30, check_memory=True, **world):
     models = {
         name: WorkloadModel(model=name, size_mb=10, load_s=5.0, parallel=1, slo_s=2.0)
         for name in (A, B, C)
     }
     workload = Workload(
-        name="hand", models=models, arrivals=tuple(Arrival(at_s, m, 1.0) for at_s, m in arrivals)
+        name="hand",
+        models=models,
+        arrivals=tuple(Arrival(at_s, m, 1.0, *rank) for at_s, m, *rank in arrivals),
     )
     driver = Scripted({at_s: script[at_s] for at_s in sorted(script)})
-    simulation = Simulation(workload, mb, driver, check_memory=check_memory)
+    simulation = Simulation(workload, mb, driver, check_memory=check_memory, **world)
     simulation.run()
     return simulation, driver
 
@@ -138,3 +148,29 @@ def test_who_listens_is_told_of_each_arrival():
     told: list[int] = []
     Simulation(workload, 10, Scripted({})).run(told.append)
     assert told == [1, 2]
+
+
+def test_a_load_names_its_node():
+    script = {1.0: [("load@1", A), ("load@1", B)], 20.0: [("unload", A)], 21.0: [("load@0", A)]}
+    sim, _ = play(script, (0.0, A), (30.0, A), mb=20, nodes=2)
+    assert [node.used_mb for node in sim.nodes] == [10, 10]
+    assert (sim.models[A].node, sim.models[B].node) == (0, 1)
+
+
+def test_a_node_that_is_away_takes_no_load():
+    faults = Faults(changes=(NodeChange(at_s=1.0, node=0, alive=False),))
+    with pytest.raises(AssertionError, match="node 0 is away"):
+        play({2.0: [("load", A)]}, (0.0, A), faults=faults)
+
+
+def test_what_goes_with_a_node_is_told():
+    faults = Faults(changes=(NodeChange(at_s=7.2, node=0, alive=False),))
+    _, driver = play({1.0: [("load", A), ("load", B)]}, (0.0, B), (6.5, A), faults=faults)
+    assert (7.2, "node 0", ((A, B), (1,))) in driver.seen
+    assert (6.0, "loaded", A) in driver.seen
+
+
+def test_a_load_that_fails_is_told_when_it_does():
+    _, driver = play({1.0: [("load", A)]}, (0.0, B), faults=Faults(failing_ratio=1.0))
+    (failed,) = (one for one in driver.seen if one[1] == "failed")
+    assert 1.0 <= failed[0] <= 6.0

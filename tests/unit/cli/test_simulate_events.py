@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import types
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ NODE = NodeId("gpu")
 
 def week(*, memory_mb=9_000):
     """Two models that do not fit together, asked for in turn each five minutes."""
-    events = [
+    events: list[Any] = [
         NodeObserved(
             event_id="n",
             at_s=EPOCH_S,
@@ -45,7 +46,7 @@ def week(*, memory_mb=9_000):
     for number in range(40):
         model, at_s = ModelId("ab"[number % 2]), EPOCH_S + 300.0 * number
         request = RequestId(f"r{number}")
-        stamp = {"at_s": at_s, "source": "g", "request_id": request, "model": model}
+        stamp: dict[str, Any] = {"at_s": at_s, "source": "g", "request_id": request, "model": model}
         events += [
             RequestReceived(
                 event_id=f"r{number}",
@@ -180,7 +181,8 @@ def matplotlib(monkeypatch):
         )
         return figure, made.axes
 
-    library, pyplot = types.ModuleType("matplotlib"), types.ModuleType("matplotlib.pyplot")
+    library: Any = types.ModuleType("matplotlib")
+    pyplot: Any = types.ModuleType("matplotlib.pyplot")
     library.use = lambda backend: None
     pyplot.subplots, pyplot.close = subplots, lambda figure: None
     library.__spec__ = types.SimpleNamespace()
@@ -197,7 +199,7 @@ def test_a_plot_shows_residency_and_waits_of_each_policy(headstart, log, tmp_pat
     assert matplotlib.saved == [picture]
     assert len(matplotlib.axes) == 2
     residency, waits = matplotlib.axes[0]
-    loading, _, resident, _ = (call for call in residency.drawn if call[0] == "barh")
+    loading, resident = (call for call in residency.drawn if call[0] == "barh")
     assert loading[1][1] == [8.0 / 3600.0] * 40
     assert len(resident[1][1]) == 40
     (steps,) = (call for call in waits.drawn if call[0] == "step")
