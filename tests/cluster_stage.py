@@ -1,0 +1,228 @@
+"""A gateway and a controller over several emulated LocalAIs: real sockets, a fast clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+
+from adapters.clock import ScaledClock
+from adapters.localai import LocalAIServer
+from adapters.upstreams import open_upstream
+from api.gateway.server import GatewayServer, bind
+from api.gateway.service import GatewayPorts, GatewayService
+from contracts.config import ControllerConfig, GatewayConfig, NodeConfig, PlannerConfig
+from contracts.events import AnyEvent
+from contracts.ids import GatewayId, ModelId, NodeId
+from contracts.messages import ToController, ToGateways
+from contracts.routing import RoutingTable
+from controller.loop import ControlLoop
+from controller.ports import Ports
+from simulator.memory_load_lock import MemoryLoadLock
+from simulator.memory_ports import (
+    MemoryControlStore,
+    MemoryDecisionJournal,
+    MemoryEventLog,
+    MemoryForecastStore,
+    MemoryLease,
+    MemoryMailbox,
+    MemorySnapshotStore,
+)
+from tests.emulator_server import RunningEmulator
+
+PATIENCE_REAL_S = 15.0
+
+
+class Cluster:
+    """``async with Cluster({"one": emulator, "two": emulator}) as cluster: …``.
+
+    Parameters
+    ----------
+    emulators : mapping
+        Running ones by node name; the first is the primary.
+    accelerators : mapping
+        Of nodes that are not ``cuda``.
+    controller : bool
+        Whether a controller runs; it orders (mode ``active``) unless ``observes``.
+    """
+
+    def __init__(
+        self,
+        emulators: Mapping[str, RunningEmulator],
+        *,
+        scale: float = 20.0,
+        accelerators: Mapping[str, str] | None = None,
+        controller: bool = True,
+        observes: bool = False,
+        **gateway: Any,
+    ) -> None:
+        self.clock = ScaledClock(scale)
+        first = next(iter(emulators))
+        self.nodes = tuple(
+            NodeConfig(
+                node=NodeId(name),
+                url=emulator.url,
+                accelerator=(accelerators or {}).get(name, "cuda"),
+                primary=name == first,
+            )
+            for name, emulator in emulators.items()
+        )
+        plain = GatewayConfig(host="127.0.0.1", port=0, nodes=self.nodes, expose_topology=True)
+        self.config = replace(plain, **gateway)
+        self.emulators = emulators
+        self.events = MemoryEventLog(clock=self.clock)
+        self._has_controller = controller
+        self._observes = observes
+        self.url = ""
+
+    async def __aenter__(self) -> Cluster:
+        clock = self.clock
+        to_controller: MemoryMailbox[ToController] = MemoryMailbox(clock=clock)
+        to_gateways: MemoryMailbox[ToGateways] = MemoryMailbox(clock=clock)
+        snapshots = MemorySnapshotStore()
+        self._servers = {node.node: LocalAIServer(node, clock) for node in self.nodes}
+        alone = not self._has_controller
+        self.service = GatewayService(
+            GatewayId("gateway-1"),
+            self.config,
+            GatewayPorts(
+                clock=clock,
+                upstreams={node.node: open_upstream(node.url) for node in self.nodes},
+                servers=dict(self._servers),
+                events=self.events,
+                to_controller=None if alone else to_controller,
+                to_gateways=None if alone else to_gateways,
+                snapshots=None if alone else snapshots,
+                load_lock=MemoryLoadLock(clock),
+            ),
+        )
+        listening = bind(self.config)
+        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        self._server = GatewayServer(self.service.app, grace_real_s=1.0)
+        await self.service.start()
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
+        await eventually(lambda: self._server.started)
+        self.session = aiohttp.ClientSession(self.url)
+        self._controlling: asyncio.Task[None] | None = None
+        if self._has_controller:
+            loop = ControlLoop(
+                "controller-1",
+                Ports(
+                    clock=clock,
+                    events=self.events,
+                    to_controller=to_controller,
+                    to_gateways=to_gateways,
+                    forecasts=MemoryForecastStore(clock=clock),
+                    journal=MemoryDecisionJournal(clock=clock),
+                    controls=MemoryControlStore(),
+                    snapshots=snapshots,
+                    lease=MemoryLease(),
+                    servers=dict(self._servers),
+                ),
+                ControllerConfig(
+                    nodes=self.nodes,
+                    planner=PlannerConfig(policy="lru", prefetch=False, reserve_ratio=0.0),
+                    active_by_default=not self._observes,
+                ),
+            )
+            self._controlling = asyncio.create_task(loop.run())
+            nodes = {node.node for node in self.nodes}
+            await eventually(
+                lambda: (
+                    self.service.room._book.table is not None
+                    and {name for name, node in self.table.nodes.items() if node.alive} == nodes
+                )
+            )
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.session.close()
+        self._server.stop()
+        await self._serving
+        await self.service.stop()
+        if self._controlling is not None:
+            self._controlling.cancel()
+            await asyncio.gather(self._controlling, return_exceptions=True)
+        for server in self._servers.values():
+            await server.close()
+
+    @property
+    def table(self) -> RoutingTable:
+        """What the gateway was told last."""
+        table = self.service.room._book.table
+        assert table is not None
+        return table
+
+    async def chat(self, model: str, **how: Any) -> Answer:
+        """One chat request, read to its end."""
+        headers = how.pop("headers", {})
+        body = {"model": model, "messages": [{"role": "user", "content": "hello"}], **how}
+        began_s = self.clock.monotonic_s()
+        async with self.session.post(
+            "/v1/chat/completions", json=body, headers=headers
+        ) as response:
+            return Answer(
+                status=response.status,
+                headers=response.headers,
+                body=await response.read(),
+                took_s=self.clock.monotonic_s() - began_s,
+            )
+
+    async def told(self) -> list[AnyEvent]:
+        """All events so far."""
+        while self.service.telemetry.pending:  # noqa: ASYNC110 - a flush or two
+            await asyncio.sleep(0.002)
+        entries = await self.events.read_after("0", count=1_000_000)
+        return [entry.value for entry in entries]
+
+    async def until_home(self, model: str, node: str) -> None:
+        """Until the gateway was told that this node is the model's home."""
+
+        def is_home() -> bool:
+            route = self.table.models.get(ModelId(model))
+            return route is not None and route.node == node
+
+        await eventually(is_home)
+
+
+class Answer:
+    """What a caller got."""
+
+    def __init__(self, *, status: int, headers: Any, body: bytes, took_s: float) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.took_s = took_s
+
+    @property
+    def backend(self) -> str:
+        """The node that served it."""
+        return str(self.headers["X-Headstart-Backend"])
+
+
+def model(name: str, **details: Any) -> dict[str, Any]:
+    """One model of an emulator: small, loaded in 4 s, quick to answer."""
+    return {"name": name, "load_s": 4, "footprint_mb": 100, "ttft_s": 0.1, **details}
+
+
+async def eventually(
+    condition: Callable[[], object], limit_real_s: float = PATIENCE_REAL_S
+) -> None:
+    """Let the loop run until the condition holds."""
+    async with asyncio.timeout(limit_real_s):
+        while not condition():  # noqa: ASYNC110 - asks about many things, not about one event
+            await asyncio.sleep(0.005)
+
+
+async def together(calls: Sequence[Awaitable[Answer]]) -> list[Answer]:
+    """All at once."""
+    return list(await asyncio.gather(*calls))
