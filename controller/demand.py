@@ -53,6 +53,9 @@ PATIENCE_S = {
 """Who has waited so long spares nobody any more. Half of the 120 s after which background work
 starts at the latest; the rest is for the load."""
 
+PREEMPT_AFTER_S = 1.0
+"""So long work may end by itself before it is cancelled for a realtime request."""
+
 RANK = {PriorityClass.REALTIME: 2, PriorityClass.BATCH: 1, PriorityClass.BACKGROUND: 0}
 
 ABSENT = frozenset({Residency.COLD, Residency.FAILED})
@@ -104,15 +107,15 @@ def spared(demand: Demand, idle: tuple[ModelStatus, ...], now_s: float) -> froze
 def yielding(
     world: WorldSnapshot, models: Iterable[ModelStatus], demand: Demand
 ) -> tuple[ModelStatus, ...]:
-    """Busy models whose work may all be cancelled for this demand."""
-    if demand.priority is not PriorityClass.REALTIME:
+    """Busy models whose work may all be cancelled for this demand, once it has waited a moment."""
+    waited_s = world.taken_at_s - demand.since_s
+    if demand.priority is not PriorityClass.REALTIME or waited_s < PREEMPT_AFTER_S:
         return ()
     served = _classes(world)
     return tuple(
         status
         for status in _busy(world, models)
-        if status.in_flight
-        and status.in_flight <= status.preemptible
+        if _is_cancellable(status)
         and RANK[served.get(status.model, PriorityClass.REALTIME)] < RANK[demand.priority]
     )
 
@@ -127,7 +130,8 @@ def in_turn(
     def is_over(status: ModelStatus) -> bool:
         rank = RANK[served.get(status.model, PriorityClass.REALTIME)]
         if rank < RANK[demand.priority]:
-            return True
+            # What may be cancelled is, in a moment; to ask it to go meanwhile would forbid that.
+            return not _is_cancellable(status) or demand.priority is not PriorityClass.REALTIME
         return now_s - demand.due_s >= turn_s and now_s - status.residency_since_s >= turn_s
 
     over = [status for status in _busy(world, models) if is_over(status)]
@@ -142,6 +146,7 @@ def moments_s(
     if not waited:
         return ()
     moments = [demand.since_s + PATIENCE_S[demand.priority] for demand in waited]
+    moments += [demand.since_s + PREEMPT_AFTER_S for demand in waited]
     spare_s = max(SPARES_S[demand.priority] for demand in waited)
     hot = [status for status in models if status.residency is Residency.HOT]
     moments += [_last_used_s(status) + spare_s for status in hot]
@@ -175,6 +180,10 @@ def _busy(world: WorldSnapshot, models: Iterable[ModelStatus]) -> tuple[ModelSta
         and status.model not in world.operator_loads
         and not is_spared(status, world.taken_at_s)
     )
+
+
+def _is_cancellable(status: ModelStatus) -> bool:
+    return 0 < status.in_flight <= status.preemptible
 
 
 def _classes(world: WorldSnapshot) -> Mapping[ModelId, PriorityClass]:

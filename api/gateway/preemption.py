@@ -17,6 +17,10 @@ from api.gateway.priority import SERVICE_LEVEL
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
 
+PREEMPT_AFTER_S = 1.0
+"""So long a realtime request waits for a slot to get free by itself before work is cancelled
+for it: most requests end in that time, and what is cancelled has to be done again."""
+
 WINDOW_S = 600.0
 """A client that was preempted as often as may be is left alone for so long."""
 

@@ -10,7 +10,7 @@ from api.gateway.live import LiveConfig
 from api.gateway.load_asks import LoadAsks, Word, refusal
 from api.gateway.lone_loads import LoneLoads
 from api.gateway.passes import Pass, Patience, Waiter
-from api.gateway.preemption import PreemptionBook, Yielding, YieldingRequests
+from api.gateway.preemption import PREEMPT_AFTER_S, PreemptionBook, Yielding, YieldingRequests
 from api.gateway.problems import (
     Problem,
     model_cooldown,
@@ -29,7 +29,6 @@ from contracts.messages import LoadAnswer, ToController
 from contracts.ports import Clock, Mailbox
 from contracts.reasons import Reason
 from contracts.routing import RoutingTable
-
 
 _NO_TIME_S = 1e-6
 """What sums of times may be off by: a rest this short would be waited for again and again."""
@@ -108,16 +107,12 @@ class WaitingRoom:
             client=client,
             user_weight=user_weight,
         )
-        is_ready = standing.kind is Kind.FORWARD
-        verdict = self._admission.arrive(ticket, ready=is_ready)
+        verdict = self._admission.arrive(ticket, ready=standing.kind is Kind.FORWARD)
         if verdict is Verdict.GO:
             return self._pass(ticket, standing, now_s, Patience(deadline_s))
         if verdict is Verdict.FULL:
             raise queue_full(priority.value, self._admission.retry_after_s(priority, now_s))
-        waiter = self._seat(ticket, Patience(deadline_s), is_cold=standing.is_cold)
-        if is_ready and priority is PriorityClass.REALTIME:
-            self._free_slots(model)
-        return waiter
+        return self._seat(ticket, Patience(deadline_s), is_cold=standing.is_cold)
 
     async def wait(self, waiter: Waiter) -> Pass:
         """Until the request may go. Raises Problem when it may not, or not soon enough."""
@@ -264,22 +259,38 @@ class WaitingRoom:
 
     async def _doze(self, waiter: Waiter, rest_s: float, *, for_load: bool) -> None:
         """Until something changed, or at most ``rest_s``; it counts as waited."""
-        model = waiter.ticket.model
         since_s = self._clock.monotonic_s()
-        recheck_s = None if for_load else self._admission.slots.recheck_s(model, since_s)
+        patience = waiter.patience
+        alarm_s = None if for_load else self._alarm_s(waiter, since_s)
         waiter.woken.clear()
         try:
-            async with self._clock.timeout(min(rest_s, rest_s if recheck_s is None else recheck_s)):
+            async with self._clock.timeout(rest_s if alarm_s is None else min(rest_s, alarm_s)):
                 await waiter.woken.wait()
         except TimeoutError:
-            if recheck_s is not None:
-                # A slot more by time alone, of which nobody else tells.
-                self._reconsider(model)
+            if alarm_s is not None:
+                self._on_alarm(waiter)
         spent_s = self._clock.monotonic_s() - since_s
         if for_load:
-            waiter.patience.for_load_s += spent_s
+            patience.for_load_s += spent_s
         else:
-            waiter.patience.for_slot_s += spent_s
+            patience.for_slot_s += spent_s
+
+    def _alarm_s(self, waiter: Waiter, now_s: float) -> float | None:
+        """When time alone may give it a slot; None: only the end of another request."""
+        ticket = waiter.ticket
+        alarms = [self._admission.slots.recheck_s(ticket.model, now_s)]
+        if ticket.priority is PriorityClass.REALTIME:
+            rest_s = PREEMPT_AFTER_S - waiter.patience.for_slot_s
+            alarms.append(rest_s if rest_s > _NO_TIME_S else PREEMPT_AFTER_S)
+        return min((alarm_s for alarm_s in alarms if alarm_s is not None), default=None)
+
+    def _on_alarm(self, waiter: Waiter) -> None:
+        """No request ended in time: try again, and cancel what may be cancelled."""
+        model, now_s = waiter.ticket.model, self._clock.monotonic_s()
+        self._reconsider(model)
+        if self._admission.next_class(model, now_s) is PriorityClass.REALTIME:
+            waiting = self._admission.waiting_of(model, PriorityClass.REALTIME)
+            self._yielding.free_slots(model, waiting, now_s)
 
     def _rest_s(self, waiter: Waiter, *, for_load: bool) -> float:
         """How much longer it may wait. Waiting for a load does not count against its class."""
@@ -306,13 +317,6 @@ class WaitingRoom:
         return model_loading(
             ticket.model, state=at.state, elapsed_s=at.elapsed_s, expected_s=at.expected_s
         )
-
-    def _free_slots(self, model: ModelId) -> None:
-        """Realtime requests wait for a slot: cancel what may be, unless an older one is next."""
-        now_s = self._clock.monotonic_s()
-        if self._admission.next_class(model, now_s) is PriorityClass.REALTIME:
-            wanted = self._admission.waiting_of(model, PriorityClass.REALTIME)
-            self._yielding.free_slots(model, wanted, now_s)
 
     def _reconsider(self, model: ModelId) -> None:
         """Let go whom the present state lets go, and let all others look again."""

@@ -225,14 +225,17 @@ class TestTurns:
 
 
 class TestPreemption:
-    def scene(self, waits=REALTIME, runs=BACKGROUND, *, preemptible=1):
+    def scene(self, waits=REALTIME, runs=BACKGROUND, *, preemptible=1, since_s=98.0):
         return scene(
-            open_request(A, runs, 99.0, sent=True),
-            open_request(B, waits, 99.5),
+            open_request(A, runs, 97.0, sent=True),
+            open_request(B, waits, since_s),
             preemptible={A: preemptible},
         )
 
-    def test_work_that_may_be_cancelled_makes_room_for_realtime_at_once(self):
+    def test_it_may_end_by_itself_within_a_second(self):
+        assert decide(self.scene(since_s=99.5)).actions == ()
+
+    def test_work_that_may_be_cancelled_makes_room_for_realtime(self):
         made = decide(self.scene())
         (unload,) = unloads(made)
         assert (unload.model, unload.preempt, unload.drain_s) == (A, True, 60.0)
