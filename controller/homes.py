@@ -5,7 +5,8 @@ are used for routing, and are there because somebody else loaded them. A home ch
 while nothing of the model is there, so that no load is thrown away:
 
 1. The home is lost, or lists the model no more: the best node that still knows it.
-2. The model is not resident at home but is elsewhere: there.
+2. The model is not resident at home but is elsewhere: there, unless that is a lesser kind of
+   node (a CPU instead of a GPU).
 3. It is nowhere resident, and another node is better: of a preferred accelerator, a GPU
    rather than a CPU, or with room where the home would have to evict. Of equals the present
    home stays; a model that was never loaded goes where most is free.
@@ -133,6 +134,13 @@ def _move(
         if status.node in resident:
             return None
         after = best_of(resident)
+        kinds = [
+            _quality(world.nodes[name], status, space[name], profile)[0]
+            for name in (status.node, after)
+        ]
+        # A copy on a CPU helps out; it is no reason to leave a GPU for good.
+        if kinds[1] > kinds[0]:
+            return None
         return Move(model=status.model, before=status.node, after=after, reason=Reason.RESIDENT)
     if status.residency is Residency.FAILED:
         # The same model may fail everywhere: its cool-down holds, wherever it is.

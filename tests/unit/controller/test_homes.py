@@ -107,6 +107,12 @@ class TestResident:
         # just unloaded there: the last poll still shows it
         assert home_of(at(node(ONE, A), node(TWO, A), models=[used()])) == (ONE, [])
 
+    def test_a_copy_on_a_cpu_does_not_draw_its_home_away_from_a_gpu(self):
+        w = at(node(ONE), node(TWO, A, accelerator="cpu"), models=[used()])
+        assert home_of(w) == (ONE, [])
+        w = at(node(ONE, mb=5), node(TWO, A, accelerator="cpu"), models=[used()])
+        assert home_of(w) == (TWO, [Reason.RESIDENT])
+
     def test_a_failure_is_no_reason_to_try_elsewhere(self):
         w = at(node(ONE, mb=5), node(TWO), models=[used(A, FAILED)])
         assert home_of(w) == (ONE, [])
