@@ -9,6 +9,7 @@ import secrets
 import socket
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import prometheus_client
 import structlog
@@ -32,6 +33,7 @@ from api.gateway.server import GatewayServer, bind
 from api.gateway.service import GatewayPorts, GatewayService
 from contracts.errors import Invalid
 from contracts.ids import GatewayId
+from contracts.ports import Clock
 
 _log = structlog.get_logger("gateway")
 
@@ -69,30 +71,7 @@ async def serve(settings: Settings, listening: socket.socket) -> int:
     clock = ScaledClock.from_environment(os.environ)
     gateway = GatewayId(f"gateway-{os.getpid()}-{secrets.token_hex(4)}")
     async with AsyncExitStack() as stack:
-        servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
-        for localai in servers.values():
-            stack.push_async_callback(localai.close)
-        ports = GatewayPorts(
-            clock=clock,
-            upstreams={
-                node.node: open_upstream(node.url, connect_timeout_s=config.connect_timeout_s)
-                for node in config.nodes
-            },
-            servers=dict(servers),
-        )
-        if settings.redis_url is not None:
-            client = connect(settings.redis_url)
-            stack.push_async_callback(client.aclose)
-            ports = GatewayPorts(
-                clock=clock,
-                upstreams=ports.upstreams,
-                servers=ports.servers,
-                events=RedisEventLog(client),
-                to_controller=to_controller(client),
-                to_gateways=to_gateways(client),
-                snapshots=RedisSnapshotStore(client),
-                load_lock=RedisLoadLock(client),
-            )
+        ports = _open_ports(settings, clock, stack)
         service = GatewayService(gateway, config, ports)
         server = GatewayServer(
             service.app,
@@ -138,6 +117,34 @@ async def serve(settings: Settings, listening: socket.socket) -> int:
             _log.info("gateway_stopping", at_once=server.force_exit)
             await service.stop()
     return CUT_SHORT if server.force_exit else 0
+
+
+def _open_ports(settings: Settings, clock: Clock, stack: AsyncExitStack) -> GatewayPorts:
+    """The ways to the outside, as configured; ``stack`` closes them."""
+    config = settings.gateway_config()
+    servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
+    for localai in servers.values():
+        stack.push_async_callback(localai.close)
+    ports = GatewayPorts(
+        clock=clock,
+        upstreams={
+            node.node: open_upstream(node.url, connect_timeout_s=config.connect_timeout_s)
+            for node in config.nodes
+        },
+        servers=dict(servers),
+    )
+    if settings.redis_url is None:
+        return ports
+    client = connect(settings.redis_url)
+    stack.push_async_callback(client.aclose)
+    return replace(
+        ports,
+        events=RedisEventLog(client),
+        to_controller=to_controller(client),
+        to_gateways=to_gateways(client),
+        snapshots=RedisSnapshotStore(client),
+        load_lock=RedisLoadLock(client),
+    )
 
 
 def main() -> int:
