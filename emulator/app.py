@@ -23,7 +23,7 @@ class EmulatorApp:
     """Plain ASGI over one ``Emulator``."""
 
     def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
+        self.emulator = self._emulator = emulator
         self._router = Router()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

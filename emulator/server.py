@@ -26,6 +26,7 @@ from emulator.fault_script import FaultScript
 from emulator.faults import FaultBoard
 from emulator.instance import Instance
 from emulator.options import EmulatorOptions
+from emulator.websockets import SocketProtocol
 from simulator.cluster import Cluster
 from simulator.localai import LocalAi
 from simulator.localai_state import LocalAiConfig
@@ -196,6 +197,7 @@ def _config(emulator: Emulator) -> uvicorn.Config:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     return uvicorn.Config(
         EmulatorApp(emulator),
+        ws=SocketProtocol,
         log_config=None,
         access_log=False,
         lifespan="off",
