@@ -61,6 +61,9 @@ class PlannerConfig:
         Gain over the victims' loss that pays for being wrong about both.
     prefetch_waste_target : float
         Share of prefetches that may go unused before the price of prefetching rises.
+    guard : bool
+        Whether plain rules are kept beside ``headstart``, and the best followed for a while
+        when it makes more requests late than that would have.
     min_residency_s : float
         A model that was loaded is not evicted for a prefetch before this time.
     idle_timeout_s : float
@@ -90,6 +93,7 @@ class PlannerConfig:
     just_in_time: bool = True
     prefetch_margin: float = 1.5
     prefetch_waste_target: float = 0.3
+    guard: bool = True
     min_residency_s: float = 0.0
     idle_timeout_s: float = 900.0
     default_target_s: float = 2.0
@@ -267,6 +271,8 @@ class GatewayConfig:
     min_load_budget_s: float = 60.0
     slots: Mapping[ModelId, int] = field(default_factory=dict)
     """Requests of one model that run at once; a model that is left out has no limit here."""
+    drains_on_leave: frozenset[ModelId] = frozenset()
+    """Models whose answers are read to their end when their caller leaves, not cut."""
     shutdown_grace_s: float = 30.0
     balancing: BalancingConfig = field(default_factory=BalancingConfig)
     timeouts: Mapping[ModelId, TimeoutConfig] = field(default_factory=dict)
@@ -312,11 +318,17 @@ class WorkersConfig:
     ----------
     gateway_key : str or None
         The key that workers show to the gateway, where it asks for one.
+    webhook_secret : str or None
+        What calls of webhooks are signed with; None: they are not signed.
+    webhooks_to_private : bool
+        Whether webhooks may be in our own network.
     files_max_bytes : int
         Files of batches together; beyond it none is taken.
     """
 
     gateway_key: str | None = field(default=None, repr=False)
+    webhook_secret: str | None = field(default=None, repr=False)
+    webhooks_to_private: bool = False
     files_max_bytes: int = 10 * 1024**3
 
 

@@ -145,6 +145,54 @@ class Wave:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ghost:
+    """A plain rule that is kept beside the policy: what it would hold, and how it fares.
+
+    Attributes
+    ----------
+    ready_at_s : mapping
+        Models that it holds, with when their load ended or will end.
+    value : mapping
+        By what it evicts, least first, of each model that was asked for.
+    counts : mapping
+        Requests so far, where its values count them.
+    inflation : float
+        Value of the last one that went, where its values rise by it.
+    load_ends_s : tuple of float
+        When each of its load slots is free.
+    lead, spread : float
+        Decayed sums over requests of (late with us - late with it), and of its square.
+    """
+
+    ready_at_s: Mapping[ModelId, float] = field(default_factory=dict)
+    value: Mapping[ModelId, float] = field(default_factory=dict)
+    counts: Mapping[ModelId, int] = field(default_factory=dict)
+    inflation: float = 0.0
+    load_ends_s: tuple[float, ...] = ()
+    lead: float = 0.0
+    spread: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """Which rule is followed instead of the policy, and until when; ``""``: the policy is.
+
+    Attributes
+    ----------
+    follow_s : float
+        How long the next rule that wins will be followed.
+    tripped : int
+        How often one was.
+    """
+
+    ghosts: Mapping[str, Ghost] = field(default_factory=dict)
+    following: str = ""
+    until_s: float = 0.0
+    follow_s: float = 0.0
+    tripped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerState:
     """All that a policy remembers between runs; it goes in and comes out, nothing else is kept.
 
@@ -165,6 +213,8 @@ class PlannerState:
         Arrivals per model that ``gdsf_value``, ``waves`` already account for.
     waves : mapping
         How many requests come at a time, of each model that was asked for.
+    guards : mapping
+        Of each node, the plain rules that the policy is measured against.
     memo : object
         Derived from what was passed in, kept so that it need not be derived again: it decides
         nothing, and two states that differ in it alone are equal.
@@ -182,6 +232,7 @@ class PlannerState:
     seen_arrivals: Mapping[ModelId, int] = field(default_factory=dict)
     last_said: Mapping[str, tuple[Outcome, Reason]] = field(default_factory=dict)
     waves: Mapping[ModelId, Wave] = field(default_factory=dict)
+    guards: Mapping[NodeId, Guard] = field(default_factory=dict)
     memo: object = field(default=None, compare=False, repr=False)
 
 

@@ -33,7 +33,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from contracts.plan import PlannerState, Wave
+from contracts.plan import Guard, PlannerState, Wave
 from contracts.reasons import Reason
 from contracts.world import ModelStatus
 from controller.eviction import pick
@@ -47,6 +47,8 @@ from controller.policies.base import (
     idle_s,
 )
 from controller.policies.curves import Floats
+from controller.policies.gdsf import by_value
+from controller.policies.guard import GDSF, LRU, followed_values, watched
 from controller.policies.recency import Lru, by_recency
 
 PRICE_STEP = 0.02
@@ -89,7 +91,15 @@ class ExpectedLoss(Lru):
     name = "headstart"
 
     def victims(self, context: Context, idle: tuple[ModelStatus, ...]) -> tuple[Victim, ...]:
-        """Least loss per byte first; LRU where no forecast may be used."""
+        """Least loss per byte first; LRU where no forecast may be used.
+
+        While the guard follows a rule, that rule's order.
+        """
+        guard = context.state.guards.get(context.node)
+        if guard is not None and guard.following == GDSF:
+            return by_value(followed_values(guard), idle)
+        if guard is not None and guard.following == LRU:
+            return by_recency(context, idle, Reason.LEAST_RECENTLY_USED)
         odds = _odds(context, idle, context.config.window_s)
         if odds is None:
             return by_recency(context, idle, Reason.LEAST_RECENTLY_USED)
@@ -100,7 +110,11 @@ class ExpectedLoss(Lru):
         """Models whose gain beats the price, most gain for their load time first.
 
         Where none does, the one that gains most, so that it can be said why nothing is done.
+        None while the guard follows a rule.
         """
+        guard = context.state.guards.get(context.node)
+        if guard is not None and guard.following:
+            return ()
         rows = context.board.rows([status.model for status in cold], context.forecasts)
         known = np.flatnonzero(context.board.usable(rows, context.now_s))
         if not len(known):
@@ -169,8 +183,17 @@ class ExpectedLoss(Lru):
         return Swap(victims=victims, must_beat=must_beat, surplus_per_s=surplus)
 
     def learn(self, context: Context) -> PlannerState:
-        """Settle prefetches into the price, and arrivals into waves."""
-        return _waves(context, _priced(context))
+        """Settle prefetches into the price, arrivals into waves, and both into the guard."""
+        state, fresh = _priced(context), _fresh(context)
+        if fresh:
+            state = _counted(context, state, fresh)
+        if not context.config.guard:
+            return state
+        guard = state.guards.get(context.node, Guard())
+        after = watched(context, guard, fresh)
+        if after is guard:
+            return state
+        return replace(state, guards={**state.guards, context.node: after})
 
     def _may_wait(
         self, context: Context, status: ModelStatus, going: Sequence[ModelStatus]
@@ -263,15 +286,25 @@ def _priced(context: Context) -> PlannerState:
     )
 
 
-def _waves(context: Context, state: PlannerState) -> PlannerState:
-    """Count the requests that came since the last run into the waves of their models."""
-    seen = state.seen_arrivals
-    fresh = [status for status in context.models if status.arrivals != seen.get(status.model, 0)]
-    if not fresh:
-        return state
+def _fresh(context: Context) -> list[tuple[ModelStatus, int]]:
+    """Models that requests came for since the last run, and how many did.
+
+    Of a model that is new to us one has come: what was before we began to look is over.
+    """
+    seen = context.state.seen_arrivals
+    return [
+        (status, max(1, status.arrivals - seen.get(status.model, status.arrivals - 1)))
+        for status in context.models
+        if status.arrivals != seen.get(status.model, 0)
+    ]
+
+
+def _counted(
+    context: Context, state: PlannerState, fresh: Sequence[tuple[ModelStatus, int]]
+) -> PlannerState:
+    """Count the requests that came into the waves of their models."""
     waves = dict(state.waves)
-    for status in fresh:
-        came = max(1, status.arrivals - seen.get(status.model, status.arrivals - 1))
+    for status, came in fresh:
         wave = waves.get(status.model)
         if wave is None:
             waves[status.model] = Wave(begun_s=context.now_s, requests=came)
@@ -280,5 +313,5 @@ def _waves(context: Context, state: PlannerState) -> PlannerState:
             waves[status.model] = Wave(begun_s=context.now_s, requests=came, usual=usual)
         else:
             waves[status.model] = replace(wave, requests=wave.requests + came)
-    arrivals = {status.model: status.arrivals for status in fresh}
-    return replace(state, waves=waves, seen_arrivals={**seen, **arrivals})
+    arrivals = {status.model: status.arrivals for status, _ in fresh}
+    return replace(state, waves=waves, seen_arrivals={**state.seen_arrivals, **arrivals})

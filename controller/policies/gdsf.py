@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from contracts.ids import ModelId
 from contracts.plan import PlannerState
 from contracts.reasons import Reason
 from contracts.world import ModelStatus
@@ -13,6 +15,20 @@ from controller.policies.recency import Lru
 _MIB = 1024**2
 
 
+def by_value(value: Mapping[ModelId, float], idle: tuple[ModelStatus, ...]) -> tuple[Victim, ...]:
+    """Least value first, with the value as loss; one that has none has the least."""
+    return tuple(
+        Victim(
+            model=status.model,
+            freed_bytes=status.occupied_bytes,
+            loss=value.get(status.model, 0.0),
+            reason=Reason.LEAST_VALUE_PER_BYTE,
+            evidence=(("value", value.get(status.model, 0.0)),),
+        )
+        for status in sorted(idle, key=lambda s: (value.get(s.model, 0.0), s.model))
+    )
+
+
 class Gdsf(Lru):
     """Evict the least H first; L becomes the H of the last victim, so that old counts fade."""
 
@@ -20,18 +36,7 @@ class Gdsf(Lru):
 
     def victims(self, context: Context, idle: tuple[ModelStatus, ...]) -> tuple[Victim, ...]:
         """Least H first."""
-        value = context.state.gdsf_value
-        ordered = sorted(idle, key=lambda s: (value.get(s.model, 0.0), s.model))
-        return tuple(
-            Victim(
-                model=status.model,
-                freed_bytes=status.occupied_bytes,
-                loss=value.get(status.model, 0.0),
-                reason=Reason.LEAST_VALUE_PER_BYTE,
-                evidence=(("value", value.get(status.model, 0.0)),),
-            )
-            for status in ordered
-        )
+        return by_value(context.state.gdsf_value, idle)
 
     def learn(self, context: Context) -> PlannerState:
         """Raise H of each model that was asked for since the last run."""

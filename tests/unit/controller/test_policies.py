@@ -365,6 +365,20 @@ class TestSwap:
         blind = context(world(model(A, HOT, mb=30), model(C)), curve(C, {20: 2.0}))
         assert self.swapped(blind) is None
 
+    def test_where_no_curve_tells_of_a_victim_it_does_not_wait(self):
+        # a was not used for days and nobody knows more: the chance of the next 5 s is nil
+        w = world(model(A, HOT, mb=10, used_s=-1e6), model(B, HOT, mb=20), model(C, mb=10))
+        curves = curve(B, {20: 3.0}), curve(C, {60: 9.0})
+        assert [v.model for v in self.swapped(context(w, *curves)).victims] == [A]
+
+    def test_one_by_one_takes_more_than_a_set(self):
+        # a is least per byte but too small; with b it is not needed
+        w = world(model(A, HOT, mb=10), model(B, HOT, mb=20), model(C, mb=20))
+        curves = curve(A, {20: 0.01}), curve(B, {20: 0.04}), curve(C, {20: 3.0})
+        assert [v.model for v in self.swapped(context(w, *curves)).victims] == [B]
+        single = context(w, *curves, cfg=config(whole_sets=False))
+        assert [v.model for v in self.swapped(single).victims] == [A, B]
+
     def test_a_limit_of_models_is_kept_too(self):
         w = world(model(A, HOT), model(C))
         found = context(w, curve(A, {1300: 0.1}), curve(C, {20: 2.0}))
