@@ -46,7 +46,7 @@ class EdgeLimits:
     body_window_s: float = 60.0
     body_window_bytes: int = 6_000
     linger_s: float = 1.0
-    linger_bytes: int = 16 * 1024**2
+    linger_bytes: int = 256 * 1024**2
     max_pipelined: int = 32
     max_dry_bytes: int = 65_536
 

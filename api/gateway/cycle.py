@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LEAVING = "headstart.leaving"
 """The ASGI extension by which an app hears that its caller has left: see ``when_left``."""
 
+WRITING = "headstart.writing"
+"""The ASGI extension by which an app writes a piece without a task: see ``write_now``."""
+
 _BODILESS = (204, 304)
 _JOINED_BYTES = 65_536
 """A body up to this is copied behind its head, or between the marks of a chunk."""
@@ -50,6 +53,13 @@ class EdgeCycle(RequestResponseCycle):
         if self._on_left is not None:
             self._on_left()
 
+    def write_now(self, data: bytes) -> bool:
+        """Send a piece of the answer, if it has begun and its caller takes more now."""
+        if self.flow.write_paused or self.disconnected or not self.response_started:
+            return False
+        self._go_on({"type": "http.response.body", "body": data, "more_body": True})
+        return True
+
     async def send(self, message: ASGISendEvent) -> None:
         """Send a part of the answer; returns when there is room for more."""
         if self.flow.write_paused and not self.disconnected:
@@ -72,6 +82,9 @@ class EdgeCycle(RequestResponseCycle):
         self._has_no_body = self.scope["method"] == "HEAD" or status in _BODILESS
         lines = [STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status]
         says_close = False
+        if self.more_body:
+            # Answered before its body is here: what comes of that is read by nobody.
+            self.keep_alive = False
         for name, value in message.get("headers", ()):
             lines.append(name + b": " + value + b"\r\n")
             # Names are in lower case, as ASGI has them.
@@ -114,7 +127,7 @@ class EdgeCycle(RequestResponseCycle):
             self.response_complete = True
             self._on_left = None
             self.message_event.set()
-            if not self.keep_alive:
+            if not self.keep_alive and not self.more_body:
                 self.transport.close()
             self.on_response()
 

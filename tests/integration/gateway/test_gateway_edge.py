@@ -527,6 +527,28 @@ async def test_a_body_that_turns_bad_ends_an_answer_that_has_begun(kit):
     writer.close()
 
 
+@pytest.mark.parametrize("path", ["/models/apply", "/v1/audio/transcriptions"])
+async def test_an_answer_before_the_end_of_a_body_is_the_last_of_its_connection(kit, path):
+    kit.localai.reads_bodies = False
+
+    async def refuse(seen, writer):
+        writer.write(kit.reply(b'{"error":"too large"}', status="413 Request Entity Too Large"))
+
+    kit.localai.script = refuse
+    gateway = await kit.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    kind = b"Content-Type: multipart/form-data; boundary=b\r\n"
+    head = b"POST " + path.encode() + b" HTTP/1.1\r\nHost: x\r\n" + kind
+    writer.write(head + b"Content-Length: 50000000\r\n\r\n")
+    writer.write(b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n--b\r\n')
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b"\r\nconnection: close\r\n" in answer
+    assert answer.endswith(b'{"error":"too large"}')
+    writer.close()
+    await kit.eventually(lambda: gateway.places.count == 0)
+
+
 async def test_what_comes_behind_a_refusal_is_taken_up_to_a_bound(kit):
     gateway = await kit.start(limits=EdgeLimits(linger_bytes=100_000))
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)

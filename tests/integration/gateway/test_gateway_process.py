@@ -196,3 +196,47 @@ async def test_redis_is_killed_and_comes_back(kit, start, start_redis, session):
     completed = [one.request_id for one in events if isinstance(one, RequestCompleted)]
     assert len(received) >= 20, "what came while it was away was kept"
     assert sorted(received) == sorted(completed)
+
+
+async def test_a_large_upload_takes_no_memory(start, kit, session):
+    """Generated, streamed and thrown away: neither the gateway nor this test holds it."""
+    taken = 0
+
+    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        await reader.readuntil(b"\r\n\r\n")
+        while taken < size:
+            taken += len(await reader.read(2**20))
+        writer.write(kit.reply(b"{}"))
+
+    form_start = (
+        b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n'
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+    )
+    piece, pieces = bytes(2**20), 128
+    size = len(form_start) + pieces * len(piece) + len(b"\r\n--b--\r\n")
+
+    async def form():
+        yield form_start
+        for _ in range(pieces):
+            yield piece
+        yield b"\r\n--b--\r\n"
+
+    await kit.localai.stop()
+    server = await asyncio.start_server(swallow, "127.0.0.1", kit.localai.port, limit=2**20)
+    process = await start()
+    await process.is_up(session)
+    before_kib = peak_kib(process)
+    headers = {"Content-Type": "multipart/form-data; boundary=b", "Content-Length": str(size)}
+    url = process.url + "/v1/audio/transcriptions"
+    async with session.post(url, data=form(), headers=headers) as answer:
+        assert answer.status == 200
+    assert taken == size
+    assert peak_kib(process) - before_kib < 32 * 1024
+    server.close()
+
+
+def peak_kib(process: Process) -> int:
+    """The most memory that the process ever held."""
+    status = Path(f"/proc/{process.process.pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
