@@ -95,6 +95,9 @@ def gateway_config(document: Document) -> GatewayConfig:
         load_answer_timeout_s=timeouts.load_answer_seconds,
         min_load_budget_s=timeouts.min_load_budget_seconds,
         slots={ModelId(name): m.slots for name, m in document.models.items() if m.slots},
+        drains_on_leave=frozenset(
+            ModelId(name) for name, m in document.models.items() if m.on_abort == "drain"
+        ),
         shutdown_grace_s=timeouts.shutdown_grace_seconds,
         balancing=balancing_config(document),
         timeouts={
@@ -188,6 +191,10 @@ def workers_config(document: Document) -> WorkersConfig:
     key = workers.gateway_key or next(iter(document.gateway.keys), None)
     return WorkersConfig(
         gateway_key=None if key is None else key.get_secret_value(),
+        webhook_secret=(
+            None if workers.webhook_secret is None else workers.webhook_secret.get_secret_value()
+        ),
+        webhooks_to_private=workers.webhooks_to_private,
         files_max_bytes=int(workers.files_max_gb * 1024**3),
     )
 

@@ -173,6 +173,15 @@ class Workers(Section):
         default=None,
         allowed=SECRET_ALLOWED,
     )
+    webhook_secret: Secret | None = setting(
+        "Calls of webhooks are signed with it (HMAC-SHA256). None: they are not signed.",
+        default=None,
+        allowed=SECRET_ALLOWED,
+    )
+    webhooks_to_private: bool = setting(
+        "Let webhooks lead to addresses that are not public, such as this machine's.",
+        default=False,
+    )
     files_max_gb: Number = setting(
         "Files of batches together, in GiB; beyond it none is taken.",
         default=10.0,

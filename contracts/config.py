@@ -116,11 +116,15 @@ class PredictorConfig:
         A forecast counts as absent this long after it was made.
     max_models : int
         Models kept; beyond it the least recently seen is forgotten (and counted).
+    without : tuple of str
+        Experts that are not asked, by their names in ``predictor.models.experts``; to measure
+        what each is worth.
     """
 
     publish_s: float = 10.0
     expires_s: float = 60.0
     max_models: int = 5000
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

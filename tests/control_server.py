@@ -16,12 +16,19 @@ from api.control.ports import ControlPorts
 from api.control.room import ControlRoom
 from api.control.server import ControlServer, bind
 from contracts.config import ControlConfig, GatewayConfig
+from contracts.errors import Invalid
 from simulator.memory_batches import MemoryBatchStore, MemoryFileStore
+from simulator.memory_jobs import MemoryJobResults
 from tests.browser.lively import KINDS, Kind, Lively
 
 T = TypeVar("T")
 
 LIMIT_S = 20.0
+
+
+def _takes_https(url: str) -> None:
+    if not url.startswith("https://"):
+        raise Invalid("webhook: must begin with https://")
 
 
 @dataclass
@@ -98,7 +105,13 @@ class RunningControl:
         self.lively = Lively(clock, kinds=self.kinds)
         past = await self.lively.seed(minutes=self.minutes) if self.seeded else ()
         self.files, self.batches = MemoryFileStore(), MemoryBatchStore()
-        ports = replace(self.lively.ports(), files=self.files, batches=self.batches)
+        ports = replace(
+            self.lively.ports(),
+            files=self.files,
+            batches=self.batches,
+            results=MemoryJobResults(),
+            check_webhook=_takes_https,
+        )
         if not self.jobs:
             ports = ControlPorts(
                 events=ports.events,

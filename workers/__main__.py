@@ -32,6 +32,7 @@ from adapters.redis_retention import (
 from adapters.redis_stores import RedisSnapshotStore
 from adapters.rq_queue import RqJobQueue, connect_blocking
 from adapters.settings import Settings, load_settings
+from adapters.webhooks import HttpNotifier
 from contracts.errors import HeadstartError, Invalid
 from contracts.ports import Clock, JobQueue
 from workers.batches.sweep import Sweep
@@ -118,6 +119,8 @@ def tools_opener(
                         client, DECISIONS_KEY, index_key=DECISIONS_INDEX_KEY
                     ),
                 },
+                notifier=HttpNotifier(allow_private=config.webhooks_to_private),
+                webhook_secret=config.webhook_secret,
                 batches=RedisBatchStore(client),
                 files=DiskFileStore(
                     settings.data_dir / FILES_FOLDER, max_bytes=config.files_max_bytes

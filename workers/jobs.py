@@ -21,8 +21,9 @@ from rq.job import Job
 from rq.utils import now
 
 from contracts.errors import HeadstartError, Invalid, Permanent, Transient
-from contracts.jobs import CANCELLED
-from workers.handlers import batch, inference, retention
+from contracts.jobs import CANCELLED, JOB_ID_MAX
+from workers.handlers import batch, inference, retention, webhook
+from workers.queues import MAINTENANCE
 from workers.retry import (
     DEFAULT_POLICY,
     Attempts,
@@ -40,7 +41,12 @@ Handler: TypeAlias = Callable[
 OpenTools: TypeAlias = Callable[[], AbstractAsyncContextManager[Tools]]
 
 KINDS: Mapping[str, Handler] = MappingProxyType(
-    {batch.KIND: batch.run, inference.KIND: inference.run, retention.KIND: retention.run}
+    {
+        batch.KIND: batch.run,
+        inference.KIND: inference.run,
+        retention.KIND: retention.run,
+        webhook.KIND: webhook.run,
+    }
 )
 
 _UNLIMITED = 2**31
@@ -111,19 +117,35 @@ class JobRunner:
             asyncio.run(self._perform(job, kind, payload))
         except HeadstartError as error:
             decision = decide(error, attempts=attempts, age_s=self._age_s(job), policy=self._policy)
+            if decision.verdict is Verdict.GIVE_UP:
+                self._announce_failure(job, args)
         return None if decision is None else self._carry_out(job, decision)
 
     async def _perform(self, job: Job, kind: str, payload: Mapping[str, object]) -> None:
         async with self._open_tools() as tools:
             if await tools.results.get(job.id) is not None:
                 # An earlier run got as far as its result and died before RQ knew.
+                await _announce(tools, job, payload, "completed")
                 log.info("job_result_known", job_id=job.id, kind=kind)
                 return
             context = JobContext(job_id=job.id, queue=job.origin, waited_s=self._age_s(job))
             async with _cancellable(job.id, tools, self._break_off):
                 result = await self._handle(self._kinds[kind](payload, context, tools))
             await _commit(tools, job.id, result)
+            await _announce(tools, job, payload, "completed")
             log.info("job_finished", job_id=job.id, queue=job.origin, kind=kind)
+
+    def _announce_failure(self, job: Job, args: tuple[object, ...]) -> None:
+        """Tell whoever wants to know; a queue that is away must not keep the job from its end."""
+
+        async def announce() -> None:
+            async with self._open_tools() as tools:
+                await _announce(tools, job, args[1] if len(args) > 1 else None, "failed")
+
+        try:
+            asyncio.run(announce())
+        except Transient as error:
+            log.warning("job_end_untold", job_id=job.id, error=str(error))
 
     async def _handle(self, work: Awaitable[Mapping[str, object]]) -> Mapping[str, object]:
         """The handler's result; Stopped when a signal broke it off."""
@@ -190,6 +212,16 @@ async def _cancellable(
     finally:
         watching.cancel()
         await asyncio.wait({watching})
+
+
+async def _announce(tools: Tools, job: Job, payload: object, status: str) -> None:
+    """Queue the call of the webhook that a job's payload names."""
+    url = payload.get("webhook") if isinstance(payload, Mapping) else None
+    if isinstance(url, str):
+        told = {"url": url, "job_id": job.id, "status": status}
+        await tools.aside(
+            tools.jobs.enqueue, MAINTENANCE, webhook.KIND, told, f"{job.id}-webhook"[-JOB_ID_MAX:]
+        )
 
 
 async def _commit(tools: Tools, job_id: str, result: Mapping[str, object]) -> None:

@@ -14,6 +14,7 @@ from contracts.ports import (
     InferenceGateway,
     JobQueue,
     JobResults,
+    Notifier,
     SnapshotStore,
     Trimmable,
 )
@@ -67,6 +68,8 @@ class Tools:
     batches: BatchStore | None = None
     files: FileStore | None = None
     line_results: ResultLog | None = None
+    notifier: Notifier | None = None
+    webhook_secret: str | None = field(default=None, repr=False)
     aside: Aside = asyncio.to_thread
     admission: AdmissionConfig = field(default_factory=AdmissionConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from functools import partial
 
 import structlog
 
@@ -17,15 +18,17 @@ from adapters.redis_client import connect
 from adapters.redis_decisions import RedisDecisionJournal
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_job_results import RedisJobResults
 from adapters.redis_mailbox import to_controller
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.rq_queue import RqJobQueue, connect_blocking
 from adapters.settings import Settings, load_settings
+from adapters.webhooks import check_webhook
 from api.control.app import create_app
 from api.control.ports import ControlPorts
 from api.control.server import ControlServer, bind
 from contracts.errors import Invalid
-from workers.queues import QUEUES
+from workers.queues import BACKGROUND, QUEUES
 
 _log = structlog.get_logger("headstart.control")
 
@@ -34,7 +37,7 @@ BAD_CONFIGURATION = 2
 
 async def serve(settings: Settings, redis_url: str) -> None:
     """Serve until SIGTERM or SIGINT. Raises Invalid when the port cannot be had."""
-    config = settings.control_config()
+    config, workers = settings.control_config(), settings.workers_config()
     listener = bind(config.host, config.port)
     client, blocking = connect(redis_url), connect_blocking(redis_url)
     app = create_app(
@@ -47,9 +50,11 @@ async def serve(settings: Settings, redis_url: str) -> None:
             snapshots=RedisSnapshotStore(client),
             controller=to_controller(client),
             jobs=RqJobQueue(blocking, QUEUES),
+            results=RedisJobResults(client, ttl_s=QUEUES[BACKGROUND].result_ttl_s),
+            check_webhook=partial(check_webhook, allow_private=workers.webhooks_to_private),
             files=DiskFileStore(
                 settings.data_dir / FILES_FOLDER,
-                max_bytes=settings.workers_config().files_max_bytes,
+                max_bytes=workers.files_max_bytes,
             ),
             batches=RedisBatchStore(client),
         ),

@@ -16,6 +16,7 @@ from api.control.pages import page_router
 from api.control.ports import ControlPorts
 from api.control.room import ControlRoom
 from api.control.routes import (
+    background,
     batches,
     comparisons,
     decisions,
@@ -108,6 +109,7 @@ def create_app(
         jobs,
         files,
         batches,
+        background,
         events,
         health,
         metrics,

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.control.errors import ApiError, as_response
 from api.control.metrics import ControlMetrics
 from contracts.batches import MAX_INPUT_BYTES
+from contracts.jobs import PAYLOAD_MAX_BYTES
 
 _log = structlog.get_logger(__name__)
 
@@ -72,8 +73,7 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._received_bytes = 0
-        is_upload = scope["method"] == "POST" and scope["path"] == "/v1/files"
-        self._limit_bytes = MAX_UPLOAD_BYTES if is_upload else MAX_BODY_BYTES
+        self._limit_bytes = _limit_bytes(scope)
         self.too_large = False
         self.status: int | None = None
 
@@ -113,6 +113,12 @@ class _Exchange:
     async def refuse(self, error: ApiError) -> None:
         if self.status is None:
             await as_response(error)(self._scope, self._receive, self._send_on)
+
+
+def _limit_bytes(scope: Scope) -> int:
+    if scope["method"] == "POST" and scope["path"] == "/v1/files":
+        return MAX_UPLOAD_BYTES
+    return PAYLOAD_MAX_BYTES if scope["path"].startswith("/v1/background/") else MAX_BODY_BYTES
 
 
 def _route(scope: Scope) -> str:

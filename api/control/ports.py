@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from contracts.batches import BatchStore, FileStore
+from contracts.errors import Invalid
 from contracts.messages import ToController
 from contracts.ports import (
     ControlStore,
@@ -12,9 +14,14 @@ from contracts.ports import (
     EventLog,
     ForecastStore,
     JobQueue,
+    JobResults,
     Mailbox,
     SnapshotStore,
 )
+
+
+def _no_webhooks(_url: str) -> None:
+    raise Invalid("webhook: none is called from here")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,5 +35,7 @@ class ControlPorts:
     snapshots: SnapshotStore
     controller: Mailbox[ToController]
     jobs: JobQueue | None = None
+    results: JobResults | None = None
     files: FileStore | None = None
     batches: BatchStore | None = None
+    check_webhook: Callable[[str], None] = _no_webhooks
