@@ -56,7 +56,7 @@ class PredictorEngine:
         self._free: list[int] = []
         self._room = min(_FIRST_ROWS, config.max_models)
         self._rates = DecayedRates(self._room)
-        self._next_use = NextUseForecaster(self._room, self._rates)
+        self._next_use = NextUseForecaster(self._room, self._rates, config.without)
         self._demand = DemandForecaster(self._room, self._rates) if signals else None
         self._latency: dict[ModelId, RecentValues] = {}
         self._served: set[ModelId] = set()

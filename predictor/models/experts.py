@@ -10,10 +10,12 @@ still grows with the delay as hazards do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from contracts.errors import Invalid
 from predictor.models.calendar_slots import DAY, HOUR, CalendarSlots
 from predictor.models.decayed_rates import SCALES_S, DecayedRates
 from predictor.models.following import Following
@@ -23,6 +25,17 @@ from predictor.windows import Floats, Rows
 BIAS, OWN_GAPS, HOUR_SLOTS, EITHER, DAY_SLOTS, FOLLOWING, TRAFFIC, FIRST_RATE = range(8)
 EXPERTS = FIRST_RATE + len(SCALES_S) - 1
 """The bias counts as one: it corrects what all have in common."""
+
+ALL_BUT_OWN_GAPS = "pool"
+NAMED: dict[str, tuple[int, ...]] = {
+    "hour_slots": (HOUR_SLOTS, EITHER),
+    "day_slots": (DAY_SLOTS,),
+    "following": (FOLLOWING,),
+    "traffic": (TRAFFIC,),
+    "rates": tuple(range(FIRST_RATE, EXPERTS)),
+    ALL_BUT_OWN_GAPS: tuple(expert for expert in range(EXPERTS) if expert != OWN_GAPS),
+}
+"""What can be left out: such experts have no opinion, so that the pool gives them no weight."""
 
 JUST_USED_S = 60.0
 """Within a minute of a request other experts are right than in a long silence."""
@@ -63,9 +76,22 @@ class Experts:
         Models that there is room for; ``grow`` makes more.
     rates : DecayedRates
         Kept by the owner.
+    without : sequence of str
+        Names of experts that are not asked.
+
+    Raises
+    ------
+    Invalid
+        There is no expert of such a name.
     """
 
-    def __init__(self, rows: int, rates: DecayedRates) -> None:
+    def __init__(self, rows: int, rates: DecayedRates, without: Sequence[str] = ()) -> None:
+        unknown = [name for name in without if name not in NAMED]
+        if unknown:
+            raise Invalid(
+                f"no expert {unknown[0]!r}; those that can be left out: {', '.join(NAMED)}"
+            )
+        self._silent = sorted({expert for name in without for expert in NAMED[name]})
         self._rates = rates
         self._gaps = GapHazard(rows)
         self._hour = CalendarSlots(HOUR, rows)
@@ -146,4 +172,5 @@ class Experts:
         features[places, FOLLOWING] = np.log(np.maximum(following, _LEAST)) - base[places]
         features[:, TRAFFIC] = self._traffic
         features[:, FIRST_RATE:] = np.log(rates[:, :-1] / rates[:, -1:])[:, :, None]
+        features[:, self._silent] = 0.0
         return Opinions(base, features, own, (ages_s < JUST_USED_S).astype(np.intp))

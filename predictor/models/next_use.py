@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,10 +81,12 @@ class NextUseForecaster:
         Models that there is room for; ``grow`` makes more.
     rates : DecayedRates
         Kept by the owner.
+    without : sequence of str
+        Names of experts that are not asked; Invalid where there is none of such a name.
     """
 
-    def __init__(self, rows: int, rates: DecayedRates) -> None:
-        self._experts = Experts(rows, rates)
+    def __init__(self, rows: int, rates: DecayedRates, without: Sequence[str] = ()) -> None:
+        self._experts = Experts(rows, rates, without)
         self._pool = HazardPool()
         self._scores = UseScores(rows)
         self._last_s = np.full(rows, np.nan)
