@@ -20,6 +20,7 @@ from adapters.settings_types import (
     Memory,
     Mode,
     Number,
+    OnAbort,
     Policy,
     Priority,
     Section,
@@ -336,6 +337,11 @@ class Model(Section):
     pinned: bool = setting(
         "Never unload it.",
         default=False,
+    )
+    on_abort: OnAbort = setting(
+        "What becomes of an answer whose caller has left: `cancel` cuts it, `drain` reads it to "
+        "its end, for backends that do not bear a cut.",
+        default="cancel",
     )
     slots: Whole | None = setting(
         "Its requests that run at once; more wait in their class. None: no limit here.",

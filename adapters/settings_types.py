@@ -204,6 +204,7 @@ Strategy = Annotated[
 Caching = Annotated[
     Literal["adaptive", "lru", "lfu", "fifo", "none"], BeforeValidator(_one_spelling)
 ]
+OnAbort = Annotated[Literal["cancel", "drain"], BeforeValidator(_one_spelling)]
 Compression = Annotated[Literal["none", "quantization"], BeforeValidator(_one_spelling)]
 Accelerator = Annotated[
     Literal["cuda", "rocm", "vulkan", "sycl", "metal", "cpu"], BeforeValidator(_one_spelling)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from api.gateway.body import RequestBody, SpoolRoom
 from api.gateway.caller import Caller, CallerLeft
@@ -15,13 +14,13 @@ from api.gateway.endings import late_error, tell_end
 from api.gateway.first_words import listen
 from api.gateway.ghosts import Ghost, GhostDesk
 from api.gateway.headers import Header, RequestHead, header_text
+from api.gateway.keepalive import KeepAlive
 from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.passes import Pass, Waiter
 from api.gateway.problems import Problem, bad_header, preempted, shutting_down
 from api.gateway.proxy import (
-    EVENT_STREAM,
     AnswerCut,
     Relay,
     is_plain_event_stream,
@@ -32,8 +31,9 @@ from api.gateway.slots import NoSlot
 from api.gateway.sse import observe
 from api.gateway.telemetry import Telemetry
 from api.gateway.turns import Turn
+from api.gateway.undropped import Undropped
 from api.gateway.waiting_room import WaitingRoom
-from contracts.config import GatewayConfig, NodeConfig
+from contracts.config import GatewayConfig
 from contracts.events import Origin, RequestPhase
 from contracts.ports import Clock
 from contracts.reasons import Reason
@@ -70,6 +70,7 @@ class InferenceDesk:
         self._metrics = metrics
         self._clock = clock
         self._repeats = Repeats(metrics, clock)
+        self._keepalive = KeepAlive(config, room, clock)
 
     async def serve(self, head: RequestHead, path: InferencePath, caller: Caller) -> None:
         """Serve one request. Raises CallerLeft, AnswerCut, or Problem while nothing was said."""
@@ -165,7 +166,7 @@ class InferenceDesk:
                 meter.cancelled()
                 raise
             if turn.is_preempted:
-                await self._give_way(path, request, turn, caller, meter)
+                await self._give_way(path, body, request, turn, caller, meter)
                 return
             stopping = shutting_down()
             status = caller.status or stopping.status
@@ -226,6 +227,7 @@ class InferenceDesk:
     async def _give_way(
         self,
         path: InferencePath,
+        body: RequestBody,
         request: Recognised,
         turn: Turn,
         caller: Caller,
@@ -238,6 +240,7 @@ class InferenceDesk:
         if turn.has_begun:
             raise AnswerCut("preempted in the middle of its answer")
         problem = preempted()
+        self._repeats.note(request, body, problem)
         await caller.refuse(problem, path.style, self.answer_headers(request, turn.passed, problem))
 
     @asynccontextmanager
@@ -257,7 +260,10 @@ class InferenceDesk:
             # Reading on is the only way to notice that an uploading caller leaves.
             tasks.append(asyncio.ensure_future(self._read_on(body, caller)))
         if request.subject.stream and path.takes_comments and self._config.keepalive_comments:
-            tasks.append(asyncio.ensure_future(self._comment(request, waiter, caller)))
+            comments = self._keepalive.run(
+                waiter, caller, lambda early: self.answer_headers(request, early)
+            )
+            tasks.append(asyncio.ensure_future(comments))
         try:
             yield
         except asyncio.CancelledError:
@@ -281,35 +287,6 @@ class InferenceDesk:
         else:
             caller.watch()
 
-    async def _comment(self, request: Recognised, waiter: Waiter, caller: Caller) -> None:
-        """A comment now and then; the first one makes the status line 200."""
-        model = waiter.ticket.model
-        waited_s = 0.0
-        while True:
-            await self._clock.sleep(self._config.keepalive_s)
-            waited_s += self._config.keepalive_s
-            if not caller.has_answer:
-                await caller.begin(200, self._stream_headers(request, waiter))
-            progress = self._room.progress(model, waited_s)
-            expected = (
-                "" if progress.expected_s is None else f" of about {progress.expected_s:.0f} s"
-            )
-            text = f": headstart {progress.state} {progress.elapsed_s or waited_s:.0f} s{expected}"
-            await caller.give(text.encode() + b"\n\n")
-
-    def _stream_headers(self, request: Recognised, waiter: Waiter) -> Iterable[Header]:
-        yield (b"content-type", EVENT_STREAM)
-        yield (b"cache-control", b"no-cache")
-        yield (b"x-accel-buffering", b"no")
-        early = Pass(
-            model=waiter.ticket.model,
-            node=None,
-            is_cold=waiter.is_cold,
-            queue_wait_s=self._clock.monotonic_s() - waiter.ticket.arrived_at_s,
-            reason=Reason.LOADING,
-        )
-        yield from self.answer_headers(request, early)
-
     async def _relayed(
         self,
         head: RequestHead,
@@ -329,6 +306,31 @@ class InferenceDesk:
         finally:
             errand.close()
 
+    async def _sent(
+        self,
+        errand: Errand,
+        head: RequestHead,
+        body: RequestBody,
+        request: Recognised,
+        turn: Turn,
+        caller: Caller,
+        meter: RequestMeter,
+    ) -> UpstreamResponse:
+        # What was expected has been answered by us; and comments went out unencoded.
+        drop = [_EXPECT] if body.is_complete else []
+        if caller.has_answer:
+            drop.append(_ACCEPT_ENCODING)
+        sending = errand.send(
+            head,
+            body if head.has_body or body.size_bytes > 0 else None,
+            drop=drop,
+            on_node=lambda node: turn.goes_to(node, meter),
+        )
+        if body.is_complete and request.subject.model in self._config.drains_on_leave:
+            turn.undropped = Undropped(self._clock, errand.limits.between_bytes_s)
+            return await turn.undropped.send(sending)
+        return await sending
+
     async def _run(
         self,
         errand: Errand,
@@ -341,17 +343,7 @@ class InferenceDesk:
         meter: RequestMeter,
     ) -> NoSlot | Ghost | None:
         may_be_put_back = turn.may_be_put_back and body.is_complete
-        # What was expected has been answered by us; and comments went out unencoded.
-        drop = [_EXPECT] if body.is_complete else []
-        if caller.has_answer:
-            drop.append(_ACCEPT_ENCODING)
-        has_body = head.has_body or body.size_bytes > 0
-        response: UpstreamResponse = await errand.send(
-            head,
-            body if has_body else None,
-            drop=drop,
-            on_node=lambda node: _tell_node(node, turn, meter),
-        )
+        response = await self._sent(errand, head, body, request, turn, caller, meter)
         if may_be_put_back:
             response, refusal = await listen(response)
             if refusal is not None:
@@ -392,12 +384,3 @@ class InferenceDesk:
         )
         tell_end(meter, observer, response.status)
         return None
-
-
-def _tell_node(node: NodeConfig, turn: Turn, meter: RequestMeter) -> None:
-    """It goes to this node now, for the first time or after another one refused it."""
-    passed = turn.passed
-    assert passed is not None
-    meter.dispatched(node=node.node, queue_wait_s=passed.queue_wait_s, cold=passed.is_cold)
-    if passed.node != node.node:
-        turn.passed = replace(passed, node=node.node)

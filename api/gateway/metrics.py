@@ -103,6 +103,23 @@ class GatewayMetrics:
             ("type",),
             registry=registry,
         )
+        self._count_queues(name)
+        self._passed = Tally(
+            f"{name}_passed_total",
+            "Requests that are no inference, by LocalAI's answer.",
+            ("code",),
+            registry=registry,
+        )
+        self._lone_loads = Tally(
+            f"{name}_lone_loads_total",
+            "Loads that this gateway ordered since no controller answered.",
+            ("result",),
+            registry=registry,
+        )
+
+    def _count_queues(self, name: str) -> None:
+        """What happens to requests between their arrival and LocalAI."""
+        registry = self.registry
         self._preempted = Tally(
             f"{name}_preempted_total",
             "Requests that were cancelled for a realtime request.",
@@ -123,18 +140,6 @@ class GatewayMetrics:
         self._health_checks = Tally(
             f"{name}_health_checks_total",
             "Health checks that ask a model, which are no demand, by what became of them.",
-            ("result",),
-            registry=registry,
-        )
-        self._passed = Tally(
-            f"{name}_passed_total",
-            "Requests that are no inference, by LocalAI's answer.",
-            ("code",),
-            registry=registry,
-        )
-        self._lone_loads = Tally(
-            f"{name}_lone_loads_total",
-            "Loads that this gateway ordered since no controller answered.",
             ("result",),
             registry=registry,
         )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from api.gateway.caller import Caller
 from api.gateway.headers import RequestHead
+from api.gateway.meter import RequestMeter
 from api.gateway.passes import Pass, Waiter
 from api.gateway.preemption import Yielding
 from api.gateway.recognition import Recognised
 from api.gateway.slots import NoSlot
+from api.gateway.undropped import Undropped
 from api.gateway.waiting_room import WaitingRoom
+from contracts.config import NodeConfig
 
 MAX_PUT_BACKS = 5
 """After so many refusals for want of a slot the caller gets LocalAI's own."""
@@ -23,9 +28,20 @@ class Turn:
     ----------
     passed : Pass or None
         What it holds while it runs.
+    undropped : Undropped or None
+        Its exchange, where that goes on although its caller has left: it keeps its slot.
     """
 
-    __slots__ = ("_caller", "_head", "_put_backs", "_request", "_room", "_yielding", "passed")
+    __slots__ = (
+        "_caller",
+        "_head",
+        "_put_backs",
+        "_request",
+        "_room",
+        "_yielding",
+        "passed",
+        "undropped",
+    )
 
     def __init__(
         self, room: WaitingRoom, head: RequestHead, request: Recognised, caller: Caller
@@ -37,6 +53,7 @@ class Turn:
         self._yielding: Yielding | None = None
         self._put_backs = 0
         self.passed: Pass | None = None
+        self.undropped: Undropped | None = None
 
     @property
     def is_preempted(self) -> bool:
@@ -79,6 +96,14 @@ class Turn:
             anytime=self._request.wishes.preempt_anytime,
         )
 
+    def goes_to(self, node: NodeConfig, meter: RequestMeter) -> None:
+        """It goes to this node now, for the first time or after another one refused it."""
+        passed = self.passed
+        assert passed is not None
+        meter.dispatched(node=node.node, queue_wait_s=passed.queue_wait_s, cold=passed.is_cold)
+        if passed.node != node.node:
+            self.passed = replace(passed, node=node.node)
+
     def begin_answer(self) -> None:
         """The first byte of its answer goes out."""
         if self._yielding is not None:
@@ -95,8 +120,11 @@ class Turn:
     def end(self, *, was_served: bool) -> None:
         """It is over, one way or another."""
         self._stop_yielding()
-        if self.passed is not None:
-            self._room.leave(self.passed, was_served=was_served)
+        passed = self.passed
+        if passed is None:
+            return
+        if self.undropped is None or not self.undropped.when_over(lambda: self._room.leave(passed)):
+            self._room.leave(passed, was_served=was_served)
 
     def _stop_running(self) -> Pass:
         assert self.passed is not None
