@@ -190,7 +190,7 @@ class ExpectedLoss(Lru):
         if not context.config.guard:
             return state
         guard = state.guards.get(context.node, Guard())
-        after = watched(context, guard, fresh)
+        after = watched(context, guard, [one for one in fresh if one[1]])
         if after is guard:
             return state
         return replace(state, guards={**state.guards, context.node: after})
@@ -287,15 +287,16 @@ def _priced(context: Context) -> PlannerState:
 
 
 def _fresh(context: Context) -> list[tuple[ModelStatus, int]]:
-    """Models that requests came for since the last run, and how many did.
+    """Models whose count has changed since the last run, and how many requests came for each.
 
-    Of a model that is new to us one has come: what was before we began to look is over.
+    Of a model that is new to us only its first counts: what was before we looked is over.
     """
     seen = context.state.seen_arrivals
     return [
-        (status, max(1, status.arrivals - seen.get(status.model, status.arrivals - 1)))
+        (status, max(0, status.arrivals - seen.get(status.model, status.arrivals - first)))
         for status in context.models
         if status.arrivals != seen.get(status.model, 0)
+        for first in (int(status.arrivals == 1),)
     ]
 
 
@@ -306,6 +307,8 @@ def _counted(
     waves = dict(state.waves)
     for status, came in fresh:
         wave = waves.get(status.model)
+        if not came:
+            continue
         if wave is None:
             waves[status.model] = Wave(begun_s=context.now_s, requests=came)
         elif context.now_s > wave.begun_s + expected_load_s(status):

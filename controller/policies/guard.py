@@ -10,6 +10,7 @@ A ghost knows nothing of models that are busy, which flatters it a little: it er
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -96,9 +97,10 @@ def _loaded(context: Context, ghost: Ghost, status: ModelStatus, usable: int) ->
     held = dict(ghost.ready_at_s)
     free = usable - sum(_bytes(sizes.get(model)) for model in held) - _bytes(status)
     inflation = ghost.inflation
-    for model in sorted(held, key=lambda held_model: (ghost.value[held_model], held_model)):
-        if free >= 0:
-            break
+    by_value = [(ghost.value[model], model) for model in held] if free < 0 else []
+    heapq.heapify(by_value)
+    while free < 0 and by_value:
+        _, model = heapq.heappop(by_value)
         if held[model] <= now_s:
             free += _bytes(sizes.get(model))
             inflation = ghost.value[model]

@@ -184,7 +184,7 @@ class TestFollowing:
 
 class TestLearning:
     def test_requests_that_came_are_watched(self):
-        w = world(model(A, HOT, arrivals=3))
+        w = world(model(A, HOT, arrivals=1))
         state = ExpectedLoss().learn(context(w))
         assert state.guards[NODE].ghosts[LRU].value == {A: 100.0}
 
@@ -194,7 +194,7 @@ class TestLearning:
         assert ExpectedLoss().learn(context(w, state=state)) is state
 
     def test_it_can_be_switched_off(self):
-        w = world(model(A, HOT, arrivals=3))
+        w = world(model(A, HOT, arrivals=1))
         assert ExpectedLoss().learn(context(w, guard=False)).guards == {}
 
     def test_a_size_is_kept_as_bytes(self):

@@ -437,4 +437,10 @@ class TestWaves:
         assert after.waves == {A: Wave(begun_s=109.0, requests=1, usual=2.0)}
 
     def test_what_came_before_it_began_to_look_is_no_wave(self):
-        assert self.learned(500, 100.0).waves == {A: Wave(begun_s=100.0, requests=1)}
+        state = self.learned(500, 100.0)
+        assert (state.waves, state.seen_arrivals) == ({}, {A: 500})
+        assert self.learned(502, 109.0, state).waves == {A: Wave(begun_s=109.0, requests=2)}
+
+    def test_a_count_that_begins_anew_is_taken_as_it_is(self):
+        state = self.learned(2, 100.0, PlannerState(seen_arrivals={A: 9}))
+        assert (state.waves, state.seen_arrivals) == ({}, {A: 2})
