@@ -18,6 +18,9 @@ from controller.fold import commit
 from simulator.cluster_state import SimModel, State
 from simulator.simulation import PARALLEL_LOADS, Driver, Simulation
 
+COUNTS_MODELS = "localai-lru"
+"""The one rule that bounds the number of models and does not look at memory."""
+
 STARVATION_S = 120.0
 """The oldest request that waits for a load gets it at the latest so long after it came,
 once there is a load slot and idle models hold no more than its room."""
@@ -141,12 +144,13 @@ class Watched:
         self._require(model.in_flight == len(model.running), f"{name}: slots do not add up")
         self._require(not model.in_flight or model.state is State.HOT, f"{name} serves while cold")
         full = model.in_flight == model.spec.parallel
-        self._require(
-            model.state is not State.HOT or full or not model.queue, f"{name}: a free slot idles"
-        )
+        takes_more = model.state is State.HOT and not model.draining and not full
+        self._require(not (takes_more and model.queue), f"{name}: a free slot idles")
 
     def _nobody_starves(self) -> None:
         sim = self._sim
+        if self.name == COUNTS_MODELS:
+            return  # room is no reason to load where models are counted
         waiting = [
             (min(request for _, request in model.queue), name)
             for name, model in sim.models.items()
@@ -207,9 +211,12 @@ def check_plan(world: WorldSnapshot, result: PlanResult) -> None:
 
 def _check_victim(world: WorldSnapshot, action: UnloadModel) -> None:
     victim = world.models[action.model]
-    ghost = action.reason is Reason.GHOST
-    _require(world, ghost or not victim.in_flight, f"{action.model} is evicted while it serves")
-    _require(world, ghost or not victim.waiting, f"{action.model} is evicted while waited for")
+    # One whose turn is over goes when its last request has ended; a ghost serves nobody.
+    may_be_busy = action.reason is Reason.GHOST or action.drain_s is not None
+    idle = not victim.in_flight
+    _require(world, may_be_busy or idle, f"{action.model} is evicted while it serves")
+    unwanted = may_be_busy or not victim.waiting
+    _require(world, unwanted, f"{action.model} is evicted while waited for")
     _require(world, not victim.pinned, f"{action.model} is evicted though pinned")
 
 

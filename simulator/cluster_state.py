@@ -35,6 +35,7 @@ class SimModel:
 
     ``queue`` is a heap of (class, number) of requests that have no slot yet. ``node`` is where
     it is, or was last. ``epoch`` counts what broke it, so that ends of before are void.
+    ``draining``: it takes nothing new, so that it can go when its last request has ended.
     """
 
     spec: WorkloadModel
@@ -47,13 +48,21 @@ class SimModel:
     held_since_s: float = 0.0
     cooldown_until_s: float = 0.0
     epoch: int = 0
+    draining: bool = False
     prefetched: bool = False
     used: bool = False
 
     @property
     def idle(self) -> bool:
         """Hot, and nothing runs or waits."""
-        return self.state is State.HOT and not self.in_flight and not self.queue
+        return (
+            self.state is State.HOT and not self.in_flight and not self.queue and not self.draining
+        )
+
+    @property
+    def drained(self) -> bool:
+        """Takes nothing new, and serves nothing any more."""
+        return self.draining and not self.in_flight
 
 
 @dataclass(slots=True)

@@ -11,16 +11,13 @@ from contracts.errors import Invalid
 from contracts.events import AnyEvent
 from controller.policies.registry import POLICIES
 from predictor.engine import PredictorEngine
-from simulator.checkers import Watched, check_plan
+from simulator.checkers import COUNTS_MODELS, Watched, check_plan
 from simulator.faults import NO_FAULTS, Faults
 from simulator.product import ProductDriver
 from simulator.report import Row, SimulationRow, closure, row
 from simulator.rules import RULES
 from simulator.simulation import Driver, Simulation
 from simulator.workloads import Workload
-
-COUNTS_MODELS = "localai-lru"
-"""The one rule that bounds the number of models and does not look at memory."""
 
 CHECKED_EVERY = 500
 """Happenings between two looks at the accounts of a run that is played for its figures."""
@@ -41,6 +38,9 @@ class Setting:
         Memory of each node.
     reserve_ratio : float
         Share of it that the product leaves free; rules use all of it.
+    turns : bool
+        Whether the product may drain busy models, as it does in a deployment. The plain world
+        evicts idle models alone.
     checked_every : int
         See ``checkers.Watched``.
     """
@@ -49,6 +49,7 @@ class Setting:
     nodes: int = 1
     reserve_ratio: float = 0.0
     faults: Faults = NO_FAULTS
+    turns: bool = False
     checked_every: int = CHECKED_EVERY
 
 
@@ -105,7 +106,7 @@ def play(
     if name in RULES and not options:
         driver = RULES[name](workload, setting.capacity_mb)
     elif name in POLICIES:
-        driver = _product(name, options, history, setting.reserve_ratio)
+        driver = _product(name, options, history, setting)
     else:
         raise Invalid(f"unknown policy {policy!r}; known are {', '.join(known_policies())}")
     watched = Watched(driver, every=setting.checked_every)
@@ -165,18 +166,20 @@ def simulation_row(policy: str, simulation: Simulation, ends: Mapping[str, Row])
 
 
 def _product(
-    name: str, options: str, history: Iterable[AnyEvent], reserve_ratio: float
+    name: str, options: str, history: Iterable[AnyEvent], setting: Setting
 ) -> ProductDriver:
-    planner = PlannerConfig(policy=name, reserve_ratio=reserve_ratio)
+    planner = PlannerConfig(policy=name, reserve_ratio=setting.reserve_ratio)
+    if not setting.turns:
+        planner = replace(planner, turn_s=None)
     predictor = PredictorConfig()
     for option in filter(None, options.split(":")):
         key, _, text = option.partition("=")
-        if key in _fields(planner):
-            planner = replace(planner, **{key: _value(key, text, getattr(planner, key))})
-        elif key in _fields(predictor):
+        if key in _fields(PlannerConfig()):
+            planner = replace(planner, **{key: _value(key, text, getattr(PlannerConfig(), key))})
+        elif key in _fields(PredictorConfig()):
             predictor = replace(predictor, **{key: _value(key, text, getattr(predictor, key))})
         else:
-            known = ", ".join(sorted(_fields(planner) | _fields(predictor)))
+            known = ", ".join(sorted(_fields(PlannerConfig()) | _fields(PredictorConfig())))
             raise Invalid(f"policy {name}: no parameter {key!r}; there are {known}")
     # Counts and latencies are not asked for here; the next-use curves do not depend on them.
     engine = PredictorEngine(predictor, signals=False)

@@ -36,7 +36,7 @@ PUBLISH_S = 10.0
 POLL_S = 5.0
 """How often a node is looked at where something may go wrong, as in a deployment."""
 
-_RENEW, _POLL, _LATE = "renew", "poll", "late"
+_RENEW, _POLL, _LATE, _DRAIN = "renew", "poll", "late", "drain"
 _REFUSED_S = 5.0
 
 OnPlan = Callable[[WorldSnapshot, PlanResult], None]
@@ -74,13 +74,15 @@ class ProductDriver:
         self.name = name
         self._engine = engine
         # Here an unload happens at once, so that a busy model cannot be asked to go in its turn.
-        self._config = replace(config, turn_s=None)
+        self._config = config
         self._on_plan = on_plan
         self._state = PlannerState()
         self._forecasts: dict[ModelId, ModelForecast] = {}
         self._timer_at_s = float("inf")
         self._late: dict[str, AnyEvent] = {}
         self._told_until_s = float("-inf")
+        self._drains: dict[ModelId, UnloadModel] = {}
+        self._held: list[LoadModel] = []
 
     def begin(self, simulation: Simulation) -> None:
         """Everything is cold; footprints and load times are known, as after a measured day.
@@ -135,6 +137,8 @@ class ProductDriver:
     def on_ended(self, request: int, model: ModelId) -> None:
         """Its answer ended."""
         self._tell(self._teller.completed(request, model))
+        if model in self._drains and self._sim.models[model].drained:
+            self._gone(self._drains[model])
         self._react()
 
     def on_loaded(self, model: ModelId) -> None:
@@ -157,6 +161,10 @@ class ProductDriver:
         for request in broken:
             self._tell(self._teller.failed(request))
         for model in lost:
+            drain = self._drains.pop(model, None)
+            if drain is not None:
+                self._fold(self._teller.given_up(drain.action_id, "unload", model))
+                self._call_off(model)
             if self._world.models[model].residency is Residency.LOADING:
                 self._fold(self._teller.load_failed(model, _REFUSED_S))
         self._react()
@@ -171,6 +179,8 @@ class ProductDriver:
             self._sim.wake_at(self._sim.now_s + POLL_S, _POLL)
         elif kind == _LATE:
             self._hear(self._late.pop(tag))
+        elif kind == _DRAIN:
+            self._give_up_drain(tag.partition(":")[2])
         elif float(tag) != self._timer_at_s:
             return
         now_s = max(self._world.taken_at_s, self._sim.now_s)
@@ -210,16 +220,56 @@ class ProductDriver:
         return unloaded
 
     def _unload(self, action: UnloadModel) -> bool:
+        """Whether it is gone; one that still serves may be drained first."""
         model = self._sim.models[action.model]
-        if self._faulty and model.state is not State.COLD and not model.idle:
+        hot = model.state is State.HOT
+        if hot and model.in_flight and action.drain_s is not None:
+            self._drains[action.model] = action
+            self._sim.drain(action.model)
+            self._sim.wake_at(self._sim.now_s + action.drain_s, f"{_DRAIN}:{action.action_id}")
+            return False
+        if hot and model.queue:
+            self._sim.drain(action.model)  # what waits for a slot comes with the next load
+        if self._faulty and model.state is not State.COLD and not (model.idle or model.drained):
             self._fold(self._teller.given_up(action.action_id, "unload", action.model))
             return False
-        if not self._faulty or model.state is not State.COLD:
-            self._sim.unload(action.model)
-        self._fold(self._teller.unloaded(action.model, action.cause))
+        self._gone(action)
         return True
 
+    def _gone(self, action: UnloadModel) -> None:
+        """It leaves memory, and loads that waited for that begin."""
+        self._drains.pop(action.model, None)
+        if not self._faulty or self._sim.models[action.model].state is not State.COLD:
+            self._sim.unload(action.model)
+        self._fold(self._teller.unloaded(action.model, action.cause))
+        for load in [load for load in self._held if action.model in load.after]:
+            if not any(victim in self._drains for victim in load.after):
+                self._held.remove(load)
+                self._start(load)
+
+    def _give_up_drain(self, action_id: str) -> None:
+        """Its last request has not ended in time: it stays, and the load for its room is off."""
+        action = next((a for a in self._drains.values() if a.action_id == action_id), None)
+        if action is None:
+            return
+        del self._drains[action.model]
+        self._sim.drain(action.model, on=False)
+        self._fold(self._teller.given_up(action_id, "unload", action.model))
+        self._call_off(action.model)
+
+    def _call_off(self, victim: ModelId) -> None:
+        """Loads that waited for this one to go are given up; the next plan sees what is so."""
+        for load in [load for load in self._held if victim in load.after]:
+            self._held.remove(load)
+            self._fold(self._teller.given_up(load.action_id, "load", load.model))
+
     def _load(self, action: LoadModel) -> None:
+        if any(victim in self._drains for victim in action.after):
+            self._held.append(action)
+        else:
+            self._start(action)
+
+    def _start(self, action: LoadModel) -> None:
         name, node = action.model, self._nodes.index(action.node)
         model = self._sim.models[name]
         if self._faulty and model.state is State.HOT:

@@ -180,11 +180,18 @@ class Simulation:
         self._schedule(self.now_s + model.spec.load_s * took, fault.value, name, model.epoch)
 
     def unload(self, name: ModelId) -> None:
-        """Free an idle model's memory at once."""
+        """Free an idle or drained model's memory at once."""
         model = self.models[name]
-        assert model.idle, f"{name} is not idle"
+        assert model.idle or model.drained, f"{name} is not idle"
         self._drop(model)
         self.tally.unloads += 1
+
+    def drain(self, name: ModelId, *, on: bool = True) -> None:
+        """A hot model takes no new request from here on; or, drained in vain, it does again."""
+        model = self.models[name]
+        assert model.state is State.HOT, f"{name} is {model.state.name}"
+        model.draining = on
+        self._serve(name, model)
 
     def wake_at(self, at_s: float, tag: str = "") -> None:
         """Have the driver's ``on_timer`` called; dropped once nothing else is left to happen."""
@@ -288,7 +295,7 @@ class Simulation:
         return broken
 
     def _drop(self, model: SimModel) -> None:
-        model.state = State.COLD
+        model.state, model.draining = State.COLD, False
         self.nodes[model.node].used_mb -= model.spec.size_mb
         self.tally.held_mb_s += model.spec.size_mb * (self.now_s - model.held_since_s)
         if model.prefetched and not model.used:
@@ -297,10 +304,11 @@ class Simulation:
     def _arrive(self, request: int, arrival: Arrival) -> None:
         model = self.models[arrival.model]
         model.last_used_s = self.now_s
-        self.outcomes.append(Outcome(arrival, cold=model.state is not State.HOT))
+        cold = model.state is not State.HOT or model.draining
+        self.outcomes.append(Outcome(arrival, cold=cold))
         heapq.heappush(model.queue, (arrival.rank, request))
         self._queued += 1
-        if model.state is not State.COLD and not model.used:
+        if model.state is not State.COLD and not model.draining and not model.used:
             model.used = True
             self.tally.prefetches_used += model.prefetched
         self._driver.on_arrival(request, arrival.model)
@@ -308,6 +316,8 @@ class Simulation:
             self._serve(arrival.model, model)
 
     def _serve(self, name: ModelId, model: SimModel) -> None:
+        if model.draining:
+            return
         while model.queue and model.in_flight < model.spec.parallel:
             _, request = heapq.heappop(model.queue)
             self._queued -= 1

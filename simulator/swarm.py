@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from random import Random
 
 from contracts.ids import ModelId
-from simulator.comparison import COUNTS_MODELS, Setting, known_policies, play
+from simulator.checkers import COUNTS_MODELS
+from simulator.comparison import Setting, known_policies, play
 from simulator.faults import NO_FAULTS, drawn_faults
 from simulator.workloads import Arrival, Workload, WorkloadModel
 
@@ -53,7 +54,13 @@ def drawn_world(seed: int) -> SwarmWorld:
     return SwarmWorld(
         seed=seed,
         workload=Workload(name=f"swarm-{seed}", models=models, arrivals=arrivals),
-        setting=Setting(capacity_mb=capacity_mb, nodes=nodes, faults=faults, checked_every=1),
+        setting=Setting(
+            capacity_mb=capacity_mb,
+            nodes=nodes,
+            faults=faults,
+            turns=random.random() < 0.5,
+            checked_every=1,
+        ),
     )
 
 

@@ -12,8 +12,7 @@ from contracts.config import PlannerConfig
 from contracts.errors import Invalid
 from contracts.ids import ModelId
 from controller.policies.registry import POLICIES
-from simulator.checkers import Watched
-from simulator.comparison import COUNTS_MODELS
+from simulator.checkers import COUNTS_MODELS, Watched
 from simulator.product import ProductDriver
 from simulator.rules import RULES
 from simulator.simulation import Simulation
