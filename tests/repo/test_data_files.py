@@ -27,6 +27,7 @@ WITHOUT_A_PANEL = {
     "headstart_event_listeners_refused_total",
     "headstart_failed_requests_total",
     "headstart_gateway_cold_requests_total",
+    "headstart_gateway_health_checks_total",
     "headstart_gateway_in_flight",
     "headstart_gateway_passed_total",
     "headstart_gateway_request_seconds",
