@@ -96,7 +96,8 @@ class RequestReceived(Event):
     """A gateway has read enough of an inference request to know its model, if it names one.
 
     ``is_retry``: its client asks again for what it was refused a moment ago, so that the two
-    are one demand.
+    are one demand. ``is_deferrable``: it may be put back at any time, as our workers' are; when it
+    comes is our own doing, so that nothing is to be forecast from it.
     """
 
     request_id: RequestId
@@ -106,6 +107,7 @@ class RequestReceived(Event):
     client: str
     stream: bool
     is_retry: bool = False
+    is_deferrable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

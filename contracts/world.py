@@ -69,6 +69,8 @@ class ModelStatus:
         Expected load time; None: never measured and nothing to estimate it from.
     residency_since_s : float
         When it entered its present residency.
+    last_used_at_s, last_realtime_at_s : float or None
+        The last use by anybody, and by a realtime request; None: not since we look.
     wanted_since_s : float or None
         Arrival of the oldest request that waits for a load; the order of demand loads.
     failure : str
@@ -91,6 +93,7 @@ class ModelStatus:
     waiting: int = 0
     wanted_since_s: float | None = None
     last_used_at_s: float | None = None
+    last_realtime_at_s: float | None = None
     arrivals: int = 0
     pinned: bool = False
     footprint_bytes: int | None = None

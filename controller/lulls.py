@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contracts.config import PlannerConfig
-from contracts.events import PriorityClass
+from contracts.events import LoadCause, PriorityClass
 from contracts.forecasts import Forecasts
 from contracts.ids import ModelId, NodeId
 from contracts.limits import ClassLimits
@@ -78,8 +78,13 @@ def _fits(status: ModelStatus, here: Room, quiet_bytes: int, quiet_models: int) 
 
 
 def _is_quiet(status: ModelStatus, forecasts: Forecasts, now_s: float) -> bool:
-    """Whether it will hardly be missed; without a forecast, whether it has rested for long."""
-    last_s = status.last_used_at_s
+    """Whether people will hardly miss it; without a forecast, whether it has rested for long.
+
+    What batches themselves ask for is no demand, else they would wait for each other's models.
+    """
+    last_s = status.last_realtime_at_s
+    if last_s is None and status.load_cause is LoadCause.DEMAND:
+        return True
     idle_s = now_s - (status.residency_since_s if last_s is None else last_s)
     forecast = forecasts.get(status.model)
     curve = None if forecast is None else forecast.next_use

@@ -85,6 +85,8 @@ def end_request(world: WorldSnapshot, request_id: RequestId, at_s: float) -> Wor
             in_flight=status.in_flight - 1,
             last_used_at_s=max(status.last_used_at_s or at_s, at_s),
         )
+        if request.priority is PriorityClass.REALTIME:
+            status = replace(status, last_realtime_at_s=_later(status.last_realtime_at_s, at_s))
     return with_model(replace(world, requests=requests), status)
 
 
@@ -123,6 +125,8 @@ def _open(
     status = world.models[model]
     wanted_s = status.wanted_since_s
     request = OpenRequest(model=model, source=source, received_at_s=at_s, priority=priority)
+    if priority is PriorityClass.REALTIME:
+        status = replace(status, last_realtime_at_s=_later(status.last_realtime_at_s, at_s))
     world = _used(replace(world, requests={**world.requests, request_id: request}), status, at_s)
     return with_model(
         world,
@@ -140,13 +144,16 @@ def _used(world: WorldSnapshot, status: ModelStatus, at_s: float) -> WorldSnapsh
     first_use = resident and not status.used_since_load
     if first_use and status.load_cause is LoadCause.PREFETCH:
         world = replace(world, prefetches=replace(world.prefetches, used=world.prefetches.used + 1))
-    last_s = status.last_used_at_s
     return with_model(
         world,
         replace(
             status,
-            last_used_at_s=at_s if last_s is None else max(last_s, at_s),
+            last_used_at_s=_later(status.last_used_at_s, at_s),
             used_since_load=status.used_since_load or resident,
             kept_out=False,
         ),
     )
+
+
+def _later(last_s: float | None, at_s: float) -> float:
+    return at_s if last_s is None else max(last_s, at_s)

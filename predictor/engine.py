@@ -104,7 +104,9 @@ class PredictorEngine:
             return
         self._newest_s = max(self._newest_s, event.at_s)
         match event:
-            case RequestReceived(model=model, is_retry=False) if model is not None:
+            case RequestReceived(model=model, is_retry=False, is_deferrable=False) if (
+                model is not None
+            ):
                 self._arrive(model, event.at_s)
             case FirstTokenSent(model=model) if model is not None:
                 self._serve(model)

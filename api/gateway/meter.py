@@ -42,6 +42,7 @@ class Subject:
     client: str
     stream: bool
     is_retry: bool = False
+    is_deferrable: bool = False
 
 
 class RequestMeter:
@@ -93,6 +94,7 @@ class RequestMeter:
                 client=subject.client,
                 stream=subject.stream,
                 is_retry=subject.is_retry,
+                is_deferrable=subject.is_deferrable,
             )
         )
 

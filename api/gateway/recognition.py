@@ -112,6 +112,7 @@ class Recogniser:
                 priority=priority,
                 client=self.client_digest(head),
                 stream=path.streams_by_default if peek.stream is None else peek.stream,
+                is_deferrable=wishes.preempt_anytime,
             ),
             shown_id=shown_id,
             wishes=wishes,

@@ -180,3 +180,15 @@ def test_a_retry_waits_as_any_other_but_is_no_further_demand():
     after = fold(first, retry)
     assert (after.models[A].waiting, after.models[A].arrivals) == (2, 1)
     assert after.requests[RequestId("s")].priority is PriorityClass.BATCH
+
+
+@pytest.mark.parametrize(
+    ("priority", "seen_s"),
+    [(PriorityClass.REALTIME, (101.0, 109.0)), (PriorityClass.BATCH, (None, None))],
+)
+def test_only_realtime_requests_count_as_peoples_use(priority, seen_s):
+    w = after(world(model(A)), replace(received("r", A, 101.0), priority=priority))
+    assert w.models[A].last_realtime_at_s == seen_s[0]
+    w = after(w, dispatched("r", A, 105.0), completed("r", A, 109.0))
+    assert w.models[A].last_realtime_at_s == seen_s[1]
+    assert w.models[A].last_used_at_s == 109.0

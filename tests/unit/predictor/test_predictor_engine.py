@@ -480,3 +480,11 @@ def test_a_client_that_asks_again_for_what_it_was_refused_is_one_demand(received
     retry = replace(received("a", 103.0), is_retry=True)
     engine.observe(retry)
     assert curve(engine, ModelId("a"), 110.0).last_arrival_at_s == 100.0
+
+
+@pytest.mark.parametrize("mark", ["is_retry", "is_deferrable"])
+def test_what_comes_again_or_when_we_like_is_no_arrival(mark: str, received: Received):
+    engine = curves_only()
+    engine.observe(received(CHAT, START_S))
+    engine.observe(replace(received(CHAT, START_S + 5.0), **{mark: True}))
+    assert curve(engine, CHAT, START_S + 10.0).last_arrival_at_s == START_S
