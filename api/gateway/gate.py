@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from api.gateway.detect import InferencePath
-from api.gateway.headers import RequestHead, presented_keys
+from api.gateway.headers import Header, RequestHead, presented_keys
 from api.gateway.keys import is_restricted, may_pass_through
 from api.gateway.listings import model_of_path
 from api.gateway.live import LiveConfig
 from api.gateway.problems import Problem, permission_denied, rate_limited, unauthorized
 from api.gateway.rates import Rates
 from api.gateway.residency import RouteBook
+from contracts.config import CallerKey
 from contracts.ports import Clock
 
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -30,12 +32,14 @@ class Gate:
         self._clock = clock
         self._rates = Rates()
 
-    def known(self, head: RequestHead) -> RequestHead:
-        """The head with the key that the caller shows, where it is one of ours."""
+    def key_of(self, headers: Iterable[Header]) -> CallerKey | None:
+        """The key that the caller shows, where it is one of ours."""
         ring = self._live.keys
-        if ring.is_open:
-            return head
-        key = ring.find(presented_keys(head.headers))
+        return None if ring.is_open else ring.find(presented_keys(headers))
+
+    def known(self, head: RequestHead) -> RequestHead:
+        """The head with the key that the caller shows."""
+        key = self.key_of(head.headers)
         return head if key is None else replace(head, key=key)
 
     def problem_of(self, head: RequestHead, path: InferencePath | None) -> Problem | None:
