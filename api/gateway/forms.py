@@ -13,6 +13,8 @@ from api.gateway.detect import MAX_MODEL_NAME_CHARS, Peek
 
 _MAX_VALUE_BYTES = 4 * MAX_MODEL_NAME_CHARS
 _MAX_HEADER_BYTES = 8_192
+_MAX_PARTS = 1_000
+"""No form has so many fields before its model: reading on would be work for nothing."""
 _WATCHED = frozenset({"model", "model_id", "stream"})
 
 
@@ -35,6 +37,7 @@ class FormPeek:
         self._field: str | None = None
         self._value = bytearray()
         self._ended = False
+        self._parts = 0
         _, options = parse_options_header(content_type)
         boundary = options.get(b"boundary")
         self._parser = self._make_parser(boundary) if boundary else None
@@ -80,6 +83,9 @@ class FormPeek:
             return None
 
     def _on_part_begin(self) -> None:
+        self._parts += 1
+        if self._parts > _MAX_PARTS:
+            raise FormParserError("too many parts")
         self._field = None
         self._value.clear()
 

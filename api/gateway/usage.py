@@ -81,7 +81,7 @@ def has_content(said: Said) -> bool:
 
 def is_last(said: Said) -> bool:
     """Whether a stream says with it that its answer is complete."""
-    if said.get("type") in _LAST_TYPES or said.get("done") is True:
+    if _type_of(said) in _LAST_TYPES or said.get("done") is True:
         return True
     choices = said.get("choices")
     return isinstance(choices, list) and any(
@@ -92,7 +92,7 @@ def is_last(said: Said) -> bool:
 def error_in(said: Said) -> str | None:
     """What an error says; None: there is none."""
     fault = said.get("error")
-    is_fault = fault or said.get("type") in _FAULT_TYPES or said.get("done_reason") == "error"
+    is_fault = fault or _type_of(said) in _FAULT_TYPES or said.get("done_reason") == "error"
     if not is_fault:
         return None
     inner = said.get("response")
@@ -104,6 +104,11 @@ def error_in(said: Said) -> str | None:
         if isinstance(text, str) and text:
             return text[:_MAX_ERROR_CHARS]
     return "the stream reported an error"
+
+
+def _type_of(said: Said) -> str:
+    kind = said.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _places(said: object) -> list[Said]:

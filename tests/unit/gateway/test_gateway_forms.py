@@ -101,3 +101,12 @@ def test_a_form_that_ends_without_a_model_is_done():
     form = FormPeek(KIND)
     form.feed(FILE + b"--b--\r\n")
     assert form.is_done
+
+
+def test_a_form_of_countless_parts_is_not_read_to_its_end():
+    peek = FormPeek(b"multipart/form-data; boundary=b")
+    part = b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\ny\r\n'
+    for _ in range(20):
+        peek.feed(part * 100)
+    assert peek.is_done
+    assert peek.peek.model is None
