@@ -81,7 +81,7 @@ class Cluster:
 
     async def __aenter__(self) -> Cluster:
         clock = self.clock
-        to_controller: MemoryMailbox[ToController] = MemoryMailbox(clock=clock)
+        self.to_controller = to_controller = MemoryMailbox[ToController](clock=clock)
         to_gateways: MemoryMailbox[ToGateways] = MemoryMailbox(clock=clock)
         snapshots = MemorySnapshotStore()
         self._servers = {node.node: LocalAIServer(node, clock) for node in self.nodes}

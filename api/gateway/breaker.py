@@ -11,7 +11,8 @@ over, and one request at a time is let through to see.
                                    └──────── it fails ───────────┘
 
 A node's circuit counts connections that were not taken. A model's counts answers of 5xx,
-answers that broke off, and time limits; of the last one is enough, since it has cost minutes.
+answers that broke off, and time limits; of the last one is enough, since it has cost minutes. A
+failure that took longer than a second counts twice: it may have cost a load.
 What callers do wrong (4xx), refusals for now (429, 503) and callers that leave count nothing.
 The end of a request that was sent before its circuit opened says nothing of how it is now.
 """
@@ -27,6 +28,7 @@ from contracts.ids import ModelId, NodeId
 
 MAX_CIRCUITS = 4_096
 FAILURES = 3
+COSTLY_S = 1.0
 TRIAL_REST_S = 1.0
 """When to come back while a trial runs: it may end at any moment."""
 
@@ -118,15 +120,13 @@ def rest_s(circuit: Circuit, now_s: float) -> float:
     return TRIAL_REST_S if circuit.is_on_trial else 0.0
 
 
-def fail(
-    circuit: Circuit, rule: Rule, now_s: float, *, enough: int, is_grave: bool = False
-) -> Circuit:
-    """After a failure; ``enough`` in a row open it, and a grave one does so alone."""
+def fail(circuit: Circuit, rule: Rule, now_s: float, *, enough: int, weight: int = 1) -> Circuit:
+    """After a failure that counts as ``weight``; ``enough`` in a row open it."""
     if circuit.open_until_s is not None:
         return _opened(circuit, rule, now_s)
     is_in_a_row = now_s - circuit.failed_at_s <= rule.within_s
-    failures = (circuit.failures if is_in_a_row else 0) + 1
-    if is_grave or failures >= enough:
+    failures = (circuit.failures if is_in_a_row else 0) + weight
+    if failures >= enough:
         return _opened(circuit, rule, now_s)
     return replace(circuit, failures=failures, failed_at_s=now_s)
 
@@ -148,6 +148,7 @@ class Trial:
 
     node: NodeId
     model: ModelId | None
+    since_s: float
     tries_node: bool
     tries_model: bool
 
@@ -184,6 +185,7 @@ class Breakers:
         return Trial(
             node,
             model,
+            since_s=now_s,
             tries_node=self._try((node, None), now_s),
             tries_model=model is not None and self._try((node, model), now_s),
         )
@@ -205,7 +207,7 @@ class Breakers:
             now_s,
             failed=model_failed,
             is_trial=trial.tries_model,
-            is_grave=verdict is Verdict.SILENT,
+            weight=self._weight(trial, verdict, now_s),
         )
 
     def forget(self, node: NodeId, model: ModelId) -> None:
@@ -216,6 +218,12 @@ class Breakers:
         """Every circuit that is open or half-open."""
         found = {key: phase(circuit, now_s) for key, circuit in self._circuits.items()}
         return {key: state for key, state in found.items() if state is not Phase.CLOSED}
+
+    def _weight(self, trial: Trial, verdict: Verdict, now_s: float) -> int:
+        """What a failure of a model counts."""
+        if verdict is Verdict.SILENT:
+            return self.failures
+        return 2 if now_s - trial.since_s >= COSTLY_S else 1
 
     def _try(self, key: CircuitKey, now_s: float) -> bool:
         """Whether a request that goes now is the one that is to show how things are."""
@@ -233,7 +241,7 @@ class Breakers:
         *,
         failed: bool | None,
         is_trial: bool,
-        is_grave: bool = False,
+        weight: int = 1,
     ) -> None:
         circuit = self._circuits.get(key, CLOSED)
         if circuit.open_until_s is not None and not is_trial:
@@ -244,7 +252,7 @@ class Breakers:
         elif not failed:
             self._circuits.pop(key, None)
         elif self.failures:
-            after = fail(circuit, rule, now_s, enough=self.failures, is_grave=is_grave)
+            after = fail(circuit, rule, now_s, enough=self.failures, weight=weight)
             self._keep(key, after)
             if after.open_until_s is not None:
                 self.opened[key[0]] = self.opened.get(key[0], 0) + 1
