@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import msgspec
@@ -228,6 +230,14 @@ async def test_what_is_refused_never_reaches_localai(kit, raw_localai, shape):
     assert raw_localai.got == []
     assert gateway.places.refusals[expected[1]] == 1
     await kit.eventually(lambda: gateway.places.count == 0)
+
+
+def test_the_page_says_what_is_refused():
+    page = (Path(__file__).parents[3] / "docs" / "http-edge.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (.+) \| (\d{3}) `(\w+)` \|$", page, re.MULTILINE)
+    expected = {(shape, str(status), code) for shape, (_, (status, code)) in REFUSED.items()}
+    assert set(listed) == expected
+    assert len(listed) == len(REFUSED)
 
 
 CLOSE = b"Connection: close\r\n"
