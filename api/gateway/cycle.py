@@ -9,13 +9,20 @@ request costs here.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
+    from uvicorn._types import (
+        ASGI3Application,
+        ASGISendEvent,
+        HTTPResponseBodyEvent,
+        HTTPResponseStartEvent,
+    )
 
 LEAVING = "headstart.leaving"
 """The ASGI extension by which an app hears that its caller has left: see ``when_left``."""
@@ -24,6 +31,7 @@ WRITING = "headstart.writing"
 """The ASGI extension by which an app writes a piece without a task: see ``write_now``."""
 
 _BODILESS = (204, 304)
+_RESET = struct.pack("ii", 1, 0)
 _JOINED_BYTES = 65_536
 """A body up to this is copied behind its head, or between the marks of a chunk."""
 
@@ -149,6 +157,15 @@ class OldCallerCycle(EdgeCycle):
     """For HTTP/1.0, which has no chunks: an answer of unknown length ends with its connection."""
 
     _ends_with_connection = False
+
+    async def run_asgi(self, app: ASGI3Application) -> None:
+        """Serve it; an answer that breaks off must not end as a whole one does."""
+        await super().run_asgi(app)
+        if self._ends_with_connection and not self.response_complete:
+            taken = self.transport.get_extra_info("socket")
+            if taken is not None:
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.transport.abort()
 
     def _frames_unknown_length(self) -> bool:
         self._ends_with_connection = True

@@ -354,6 +354,22 @@ async def test_callers_of_http_1_0_get_an_end_instead_of_chunks(kit):
     assert answer.endswith(b"\r\n\r\nabc")
 
 
+async def test_for_http_1_0_too_an_answer_that_breaks_off_does_not_look_whole(kit):
+    gateway = await kit.start()
+
+    async def script(seen, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + kit.chunk(b"half"))
+        await asyncio.sleep(0.05)
+        writer.close()
+
+    kit.localai.script = script
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    writer.write(b"GET /a HTTP/1.0\r\n\r\n")
+    with pytest.raises(ConnectionResetError):
+        await reader.read()
+    writer.close()
+
+
 async def test_a_head_that_does_not_end_is_given_up(kit):
     gateway = await kit.start(limits=EdgeLimits(head_s=0.2))
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
