@@ -29,6 +29,12 @@ def emulate(
     watchdog_idle_timeout: Annotated[
         float, typer.Option(min=0, help="Unload a model idle for so many seconds; 0 never.")
     ] = 0.0,
+    watchdog_busy_timeout: Annotated[
+        float, typer.Option(min=0, help="End a model that works so many seconds; 0 never.")
+    ] = 0.0,
+    memory_reclaimer_threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Stop models above this share of memory; 0 never.")
+    ] = 0.0,
     max_concurrent_backend_requests: Annotated[
         int, typer.Option(min=0, help="Requests of all models at once; 0 is no limit.")
     ] = 0,
@@ -62,6 +68,8 @@ def emulate(
             capacity_bytes=None if capacity_mb is None else capacity_mb * MIB,
             model_limit=max_active_backends or None,
             watchdog_idle_s=watchdog_idle_timeout or None,
+            watchdog_busy_s=watchdog_busy_timeout or None,
+            reclaim_over=memory_reclaimer_threshold or None,
             max_concurrent=max_concurrent_backend_requests or None,
             exact_load_times=exact_load_times,
             api_keys=tuple(api_key or ()),

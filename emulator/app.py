@@ -32,7 +32,8 @@ class EmulatorApp:
             await self._answer(Request(scope, receive), send)
 
     async def _answer(self, request: Request, send: Send) -> None:
-        started_s = self._emulator.clock.monotonic_s()
+        clock = self._emulator.clock
+        started_s, began_at_s = clock.monotonic_s(), clock.now_s()
         match = self._router.find(request.method, request.raw_path)
         route = match.route
         reply = Reply(request, send, may_compress=route is None or not route.streams)
@@ -46,8 +47,10 @@ class EmulatorApp:
             await self._refuse_size(request, reply)
             return
         await self._run(route, request, reply)
-        duration_s = self._emulator.clock.monotonic_s() - started_s
+        duration_s = clock.monotonic_s() - started_s
         self._emulator.call_times.add(route.method, route.template, duration_s)
+        if self._emulator.settings.get("enable_tracing") is True and request.method == "POST":
+            self._emulator.traces.add(request, reply.status, at_s=began_at_s, duration_s=duration_s)
 
     async def _refuse(self, request: Request, reply: Reply) -> bool:
         """Send what is answered without looking at the body; whether that was all."""

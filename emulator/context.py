@@ -20,6 +20,7 @@ from emulator.models import EmulatedModel
 from emulator.options import EmulatorOptions
 from emulator.response_store import ResponseStore
 from emulator.spoken import WORDS, Spoken
+from emulator.trace_log import CallTraces
 from emulator.work import MAX_CHUNKS_OF_REPLAY, Work, timing
 
 SERVICE_HEADER = "x-emulator-service-s"
@@ -44,6 +45,7 @@ class Emulator:
     call_times: CallTimes = field(default_factory=CallTimes)
     responses: ResponseStore = field(default_factory=ResponseStore)
     images: dict[str, None] = field(default_factory=dict)
+    traces: CallTraces = field(default_factory=CallTraces)
 
     def created(self) -> int:
         """The second that answers are stamped with."""

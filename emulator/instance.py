@@ -46,6 +46,7 @@ class Slot:
 
     def __init__(self, clock: Clock, *, cold: bool) -> None:
         self.cold = cold
+        self.model = ""
         self._clock = clock
         self._broken = asyncio.Event()
         self._started_s = clock.monotonic_s()
@@ -122,6 +123,7 @@ class Instance:
             started = await self._ask(caller, CallKind.INFER, model)
             assert isinstance(started, Started)
             slot = self._slots[caller]
+            slot.model = model
             try:
                 yield slot
             except asyncio.CancelledError:
@@ -146,6 +148,14 @@ class Instance:
     async def stop(self, model: str, cause: StopCause = StopCause.SHUTDOWN) -> None:
         """Stop the model; Refusal when it is not loaded or stays busy."""
         await self._ask(self._new_caller(None), CallKind.STOP, model, cause)
+
+    def busy(self) -> dict[str, float]:
+        """For how long each model that works has worked on its oldest request, in seconds."""
+        longest: dict[str, float] = {}
+        for slot in self._slots.values():
+            if slot.model:
+                longest[slot.model] = max(slot.elapsed_s, longest.get(slot.model, 0.0))
+        return longest
 
     def look(self) -> None:
         """Something outside of a call was changed, so that other steps may be due."""

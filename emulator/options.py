@@ -23,6 +23,8 @@ class EmulatorOptions:
         LocalAI's ``--max-active-backends``.
     watchdog_idle_s : float or None
         LocalAI's ``--watchdog-idle-timeout``.
+    watchdog_busy_s, reclaim_over : float or None
+        LocalAI's ``--watchdog-busy-timeout`` and ``--memory-reclaimer-threshold`` (a share).
     max_concurrent : int or None
         LocalAI's ``--max-concurrent-backend-requests``: of all models at once.
     exact_load_times : bool
@@ -39,6 +41,8 @@ class EmulatorOptions:
     capacity_bytes: int | None = None
     model_limit: int | None = None
     watchdog_idle_s: float | None = None
+    watchdog_busy_s: float | None = None
+    reclaim_over: float | None = None
     max_concurrent: int | None = None
     exact_load_times: bool = False
     api_keys: tuple[str, ...] = field(default=(), repr=False)

@@ -36,14 +36,6 @@ async def operations(_app: Emulator, _request: Request, reply: Reply) -> None:
     await reply.json(200, {"operations": []})
 
 
-async def traces(_app: Emulator, _request: Request, reply: Reply) -> None:
-    """``GET /api/traces`` and ``/api/backend-traces`` with tracing off."""
-    reply.add_header("X-Total-Count", "0")
-    reply.add_header("X-Trace-Limit", "50")
-    reply.add_header("X-Trace-Offset", "0")
-    await reply.json(200, [])
-
-
 async def p2p(_app: Emulator, _request: Request, reply: Reply) -> None:
     """``GET /api/p2p`` without peers."""
     await reply.json(200, {"llama_cpp_nodes": [], "federated_nodes": [], "mlx_nodes": []})

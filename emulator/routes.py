@@ -20,6 +20,7 @@ from emulator import (
     resources,
     responses,
     settings,
+    traces,
     transcription,
 )
 from emulator.context import Handler
@@ -105,8 +106,9 @@ _MANAGEMENT = (
     Route("PUT", "/models/toggle-state/:name/:action", configs.toggle_state),
     Route("GET", "/api/models/:id/load-status", quiet.load_status),
     Route("GET", "/api/operations", quiet.operations),
-    Route("GET", "/api/traces", quiet.traces),
-    Route("GET", "/api/backend-traces", quiet.traces),
+    Route("GET", "/api/traces", traces.calls),
+    Route("GET", "/api/traces/summary", traces.summary),
+    Route("GET", "/api/backend-traces", traces.backends),
     Route("GET", "/api/p2p", quiet.p2p),
     Route("GET", "/.well-known/localai.json", quiet.well_known),
     Route("GET", "/api/settings", settings.read),

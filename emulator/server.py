@@ -26,6 +26,7 @@ from emulator.fault_script import FaultScript
 from emulator.faults import FaultBoard
 from emulator.instance import Instance
 from emulator.options import EmulatorOptions
+from emulator.watchdogs import Watchdogs
 from emulator.websockets import SocketProtocol
 from simulator.cluster import Cluster
 from simulator.localai import LocalAi
@@ -79,15 +80,24 @@ def bind(host: str, port: int) -> socket.socket:
 @asynccontextmanager
 async def running(emulator: Emulator) -> AsyncIterator[None]:
     """The machine's own steps happen, and the faults of the options are armed."""
-    task = asyncio.get_running_loop().create_task(emulator.instance.run())
+    options = emulator.options
+    watchdogs = Watchdogs(
+        emulator.instance,
+        emulator.clock,
+        busy_s=options.watchdog_busy_s,
+        reclaim_over=options.reclaim_over,
+    )
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(job()) for job in (emulator.instance.run, watchdogs.run)]
     try:
         for fault in emulator.options.faults:
             emulator.script.add(fault)
         yield
     finally:
         emulator.script.clear()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         emulator.events.close()
 
 

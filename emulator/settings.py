@@ -76,7 +76,9 @@ async def write(app: Emulator, request: Request, reply: Reply) -> None:
         return
     restarts = any(key.startswith(_RESTARTS_WATCHDOG) for key in changes)
     machine = app.instance.machine
-    runs = machine.watchdog_idle_s is not None
+    runs = machine.watchdog_idle_s is not None or any(
+        value is not None for value in (app.options.watchdog_busy_s, app.options.reclaim_over)
+    )
     limited_before = machine.model_limit is not None
     if not (restarts and limited_before and not runs):
         _apply(app, changes)
@@ -104,6 +106,17 @@ def current(app: Emulator) -> dict[str, Any]:
             "watchdog_enabled": True,
             "watchdog_idle_enabled": True,
             "watchdog_idle_timeout": f"{idle_s:g}s",
+        }
+    if options.watchdog_busy_s is not None:
+        from_options |= {
+            "watchdog_enabled": True,
+            "watchdog_busy_enabled": True,
+            "watchdog_busy_timeout": f"{options.watchdog_busy_s:g}s",
+        }
+    if options.reclaim_over is not None:
+        from_options |= {
+            "memory_reclaimer_enabled": True,
+            "memory_reclaimer_threshold": options.reclaim_over,
         }
     return {**DEFAULTS, **from_options, **app.settings}
 
