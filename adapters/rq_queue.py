@@ -136,6 +136,36 @@ class RqJobQueue:
             return True
         return False
 
+    def failed(self, queue: str, *, limit: int) -> tuple[Mapping[str, object], ...]:
+        """Dead letters, the newest first. Raises Transient, and Invalid for no queue of ours."""
+        if queue not in self._queues:
+            raise Invalid(f'queue "{queue:.80}": must be one of {", ".join(self._queues)}')
+        with mapped_errors("list failed jobs"):
+            registry = FailedJobRegistry(queue, connection=self._client, serializer=JSONSerializer)
+            ids = registry.get_job_ids(end=limit - 1, desc=True, cleanup=False)
+        found = []
+        for job_id in ids:
+            with suppress(Invalid):
+                status = self.status(job_id)
+                if status is not None:
+                    found.append(status)
+        return tuple(found)
+
+    def retry(self, job_id: str) -> bool:
+        """Queue a failed job once more; whether it had failed. Raises Transient."""
+        with mapped_errors("retry a job"):
+            try:
+                job = Job.fetch(job_id, connection=self._client, serializer=JSONSerializer)
+            except (NoSuchJobError, ValueError, KeyError, TypeError):
+                return False
+            if job.get_status(refresh=False) is not JobStatus.FAILED:
+                return False
+            job.meta = {"attempts": {}}  # an empty meta would not be written
+            job.retries_left = self._queues[job.origin].crash_retries
+            job.save()
+            job.requeue()
+            return True
+
     def drop(self, job_id: str) -> bool:
         """Take a job that waits out of its queue; whether it did. Raises Transient."""
         with mapped_errors("drop a job"):
@@ -174,7 +204,8 @@ class RqJobQueue:
             stored = self._client.get(result_key(job_id))
         status = job.get_status(refresh=False)
         state = _STATES.get(status, JobState.QUEUED)
-        trace = latest.exc_string if latest is not None else None
+        failed = state is JobState.FAILED and latest is not None
+        trace = latest.exc_string if failed and latest is not None else None
         return {
             "job_id": job_id,
             "queue": job.origin,

@@ -272,6 +272,14 @@ class JobQueue(Protocol):
         """Whether it was new: a job id that is known already is not queued again."""
         ...
 
+    def failed(self, queue: str, *, limit: int) -> tuple[Mapping[str, object], ...]:
+        """The jobs that have failed for good, the newest first, each as ``status`` tells it."""
+        ...
+
+    def retry(self, job_id: str) -> bool:
+        """Queue a job that has failed once more; whether it had. A dropped one stays dropped."""
+        ...
+
     def drop(self, job_id: str) -> bool:
         """Take a job that waits out of its queue; whether it did."""
         ...

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from contracts.config import JobQueueConfig
-from contracts.errors import Transient
+from contracts.errors import Invalid, Transient
 from contracts.jobs import CANCELLED, JobState, check_job
 from contracts.ports import Exchange, StoredAnswer
 from simulator.memory_streams import Faulty
@@ -41,6 +41,25 @@ class MemoryJobQueue(Faulty):
             "result": None,
             "error": None,
         }
+        return True
+
+    def failed(self, queue: str, *, limit: int) -> tuple[Mapping[str, object], ...]:
+        """The jobs that have failed, the newest first."""
+        self._check()
+        if self._queues is not None and queue not in self._queues:
+            raise Invalid(f'queue "{queue:.80}": must be one of {", ".join(self._queues)}')
+        found = [
+            dict(job) for job in self._jobs.values() if job["queue"] == queue and _has_failed(job)
+        ]
+        return tuple(reversed(found))[:limit]
+
+    def retry(self, job_id: str) -> bool:
+        """Whether it had failed; then it is queued."""
+        self._check()
+        job = self._jobs.get(job_id)
+        if job is None or not _has_failed(job):
+            return False
+        job |= {"state": JobState.QUEUED.value, "error": None}
         return True
 
     def drop(self, job_id: str) -> bool:
@@ -78,6 +97,10 @@ class MemoryJobQueue(Faulty):
         self._check()
         job = self._jobs.get(job_id)
         return None if job is None else dict(job)
+
+
+def _has_failed(job: Mapping[str, object]) -> bool:
+    return job["state"] == JobState.FAILED.value and job["error"] != CANCELLED
 
 
 class MemoryJobResults(Faulty):

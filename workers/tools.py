@@ -41,6 +41,8 @@ class RetentionConfig:
         Entries that each log keeps at most, by the log's name in ``Tools.logs``.
     forecast_age_s : float
         A forecast goes when its model was last seen this long ago.
+    batch_age_s : float
+        A batch's record goes this long after its end; its files say themselves when they go.
     """
 
     max_age_s: float = 14 * 24 * 3600.0
@@ -48,6 +50,7 @@ class RetentionConfig:
         default_factory=lambda: {"events": 500_000, "decisions": 50_000}
     )
     forecast_age_s: float = 30 * 24 * 3600.0
+    batch_age_s: float = 30 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from rq import Queue
+from rq.job import Job, JobStatus
+from rq.registry import FailedJobRegistry
+from rq.serializers import JSONSerializer
 
 from adapters.redis_client import connect
 from adapters.redis_job_results import RedisJobResults
 from adapters.rq_queue import RqJobQueue, connect_blocking
 from contracts.config import JobQueueConfig
 from contracts.errors import Invalid, Transient
-from contracts.jobs import JobState
+from contracts.jobs import CANCELLED, JobState
 from contracts.ports import JobQueue, JobResults
 from simulator.memory_jobs import MemoryJobQueue, MemoryJobResults
 
@@ -77,6 +81,59 @@ def test_what_can_never_be_queued_is_invalid(
     assert jobs.counts() == {"background": EMPTY, "small": EMPTY}
 
 
+def _fail(jobs: JobQueue, job_id: str, error: str) -> None:
+    """As a worker does with a job that cannot succeed."""
+    if isinstance(jobs, MemoryJobQueue):
+        jobs.move(job_id, JobState.FAILED, error=error)
+        return
+    assert isinstance(jobs, RqJobQueue)
+    job = Job.fetch(job_id, connection=jobs._client, serializer=JSONSerializer)
+    Queue(job.origin, connection=jobs._client, serializer=JSONSerializer).remove(job)
+    job.meta = {"error": error, "attempts": {"failures": 6}}
+    job.save_meta()
+    job.set_status(JobStatus.FAILED)
+    registry = FailedJobRegistry(job.origin, connection=jobs._client, serializer=JSONSerializer)
+    registry.add(job, ttl=100)
+
+
+def test_dead_letters_are_listed_with_their_reason_and_may_be_tried_again(jobs: JobQueue):
+    for number in range(3):
+        jobs.enqueue("background", "inference", {}, f"job-{number}")
+    _fail(jobs, "job-1", "404: no such model")
+    (letter,) = jobs.failed("background", limit=10)
+    assert (letter["job_id"], letter["error"]) == ("job-1", "404: no such model")
+    assert jobs.failed("small", limit=10) == ()
+    assert not jobs.retry("job-0"), "it has not failed"
+    assert not jobs.retry("job-x")
+    assert jobs.retry("job-1")
+    status = jobs.status("job-1")
+    assert status is not None
+    assert (status["state"], status["error"]) == ("queued", None)
+    assert jobs.failed("background", limit=10) == ()
+
+
+def test_so_many_dead_letters_are_listed(jobs: JobQueue):
+    for number in range(5):
+        jobs.enqueue("background", "inference", {}, f"job-{number}")
+        _fail(jobs, f"job-{number}", "no")
+    assert len(jobs.failed("background", limit=3)) == 3
+    with pytest.raises(Invalid, match="must be one of background, small"):
+        jobs.failed("express", limit=3)
+
+
+def test_a_job_that_waits_can_be_dropped_and_is_no_dead_letter(jobs: JobQueue):
+    jobs.enqueue("background", "inference", {}, "job-1")
+    assert jobs.drop("job-1")
+    assert not jobs.drop("job-1")
+    assert not jobs.drop("job-x")
+    status = jobs.status("job-1")
+    assert status is not None
+    assert (status["state"], status["error"]) == ("failed", CANCELLED)
+    assert jobs.counts()["background"]["queued"] == 0
+    assert jobs.failed("background", limit=10) == ()
+    assert not jobs.retry("job-1")
+
+
 def test_a_full_queue_refuses_for_now_and_others_still_take(jobs: JobQueue):
     assert jobs.enqueue("small", "k", {}, "j1")
     assert jobs.enqueue("small", "k", {}, "j2")
@@ -100,6 +157,13 @@ async def test_the_first_result_of_a_job_is_its_result_for_good(results: JobResu
     assert not await results.commit("j1", {"body": "other"})
     assert await results.get("j1") == {"body": "grün", "n": [1, None]}
     assert await results.get("j2") is None
+
+
+async def test_a_cancelled_job_is_known_as_such(results: JobResults):
+    assert not await results.is_cancelled("job-1")
+    await results.cancel("job-1")
+    assert await results.is_cancelled("job-1")
+    assert not await results.is_cancelled("job-2")
 
 
 async def test_a_result_that_json_cannot_carry_is_an_error_not_a_result(results: JobResults):

@@ -1,4 +1,4 @@
-"""Maintenance: shortens the logs and drops forecasts of models that nobody uses any more."""
+"""Maintenance: shortens the logs, drops what nobody uses any more and whose time is over."""
 
 from __future__ import annotations
 
@@ -53,7 +53,38 @@ async def run(
     )
     if models:
         await tools.forecasts.remove(models)
-    return {"trimmed": trimmed, "forecasts_removed": list(models)}
+    return {
+        "trimmed": trimmed,
+        "forecasts_removed": list(models),
+        "batches_removed": await _remove_batches(tools),
+        "files_removed": await _remove_files(tools),
+    }
+
+
+async def _remove_batches(tools: Tools) -> int:
+    """Remove the records of batches that ended long ago, and what a crash left of their results."""
+    removed = 0
+    if tools.batches is not None and tools.line_results is not None:
+        for batch in await tools.batches.list():
+            ended_s = max(batch.reached_at_s.values(), default=batch.created_at_s)
+            if batch.has_ended and tools.clock.now_s() - ended_s > tools.retention.batch_age_s:
+                await tools.aside(tools.line_results.remove, batch.batch_id)
+                await tools.batches.remove(batch.batch_id)
+                removed += 1
+    return removed
+
+
+async def _remove_files(tools: Tools) -> int:
+    """Remove files whose time is over, but for those that a batch still needs."""
+    if tools.files is None or tools.batches is None:
+        return 0
+    needed = {batch.input_file_id for batch in await tools.batches.list() if not batch.has_ended}
+    removed = 0
+    for file in await tools.aside(tools.files.list):
+        is_over = file.expires_at_s is not None and file.expires_at_s <= tools.clock.now_s()
+        if is_over and file.file_id not in needed:
+            removed += await tools.aside(tools.files.delete, file.file_id)
+    return removed
 
 
 def _last_sign_s(forecast: ModelForecast) -> float:

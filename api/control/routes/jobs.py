@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, TypeVar
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from api.control import schemas
 from api.control.errors import ApiError, not_found
+from api.control.paging import Limit
 from api.control.room import READ, WRITE, ControlRoom, Room
+from contracts.jobs import JOB_ID_MAX, JobState
 from contracts.ports import JobQueue
 
 router = APIRouter(tags=["jobs"])
 
 T = TypeVar("T")
+QueueName = Annotated[str, Query(max_length=100, description="Only this queue.")]
 
 
 @router.get("/v1/jobs", dependencies=READ)
@@ -26,20 +29,69 @@ async def list_job_queues(room: Room) -> schemas.Page[schemas.JobQueueView]:
     return schemas.Page(data=data, last_id=data[-1].id if data else None)
 
 
+@router.get("/v1/jobs/failed", dependencies=WRITE)
+async def list_failed_jobs(
+    room: Room, queue: QueueName | None = None, limit: Limit = 20
+) -> schemas.Page[schemas.JobView]:
+    """Jobs that have failed for good, with the reason; the newest first within each queue."""
+    names = sorted(await _ask(room, lambda jobs: jobs.counts())) if queue is None else [queue]
+    found: list[Mapping[str, object]] = []
+    for name in names:
+        found += await _ask(room, lambda jobs, name=name: jobs.failed(name, limit=limit))  # type: ignore[misc] # mypy cannot infer a lambda's default
+    data = [schemas.JobView(id=str(job["job_id"]), status=dict(job)) for job in found[:limit]]
+    return schemas.Page(
+        data=data, has_more=len(found) > limit, last_id=data[-1].id if data else None
+    )
+
+
+@router.post("/v1/jobs/{job_id}/retry", dependencies=WRITE)
+async def retry_job(room: Room, job_id: str) -> schemas.JobView:
+    """Queue a job once more that has failed for good."""
+    if not await _ask(room, lambda jobs: jobs.retry(job_id)):
+        status = await _status(room, job_id)
+        raise ApiError(
+            409,
+            "invalid_request_error",
+            f"the job is {status['state']}: only one that has failed is tried again",
+            code="job_not_failed",
+        )
+    return schemas.JobView(id=job_id, status=dict(await _status(room, job_id)))
+
+
+@router.post("/v1/jobs/{job_id}/cancel", dependencies=WRITE)
+async def cancel_job(room: Room, job_id: str) -> schemas.JobView:
+    """Take a job out of its queue, or break it off where it runs."""
+    if not await _ask(room, lambda jobs: jobs.drop(job_id)):
+        status = await _status(room, job_id)
+        if status["state"] != JobState.STARTED.value or room.ports.results is None:
+            raise ApiError(
+                409,
+                "invalid_request_error",
+                f"the job is {status['state']}: there is nothing to cancel",
+                code="job_not_cancellable",
+            )
+        await room.ask(room.ports.results.cancel(job_id))
+    return schemas.JobView(id=job_id, status=dict(await _status(room, job_id)))
+
+
 @router.get("/v1/jobs/{job_id:path}", dependencies=WRITE)
 async def get_job(room: Room, job_id: str) -> schemas.JobView:
     """State, times, result or error of one job.
 
     Its result is somebody's answer, so it is shown to those who may change things, alone.
     """
+    return schemas.JobView(id=job_id, status=dict(await _status(room, job_id)))
+
+
+async def _status(room: ControlRoom, job_id: str) -> Mapping[str, object]:
     status = None
-    if 0 < len(job_id) <= 200:
+    if 0 < len(job_id) <= JOB_ID_MAX:
         status = await _ask(room, lambda jobs: jobs.status(job_id))
     if status is None:
         raise not_found(
             "no job has this id, or it is past its retention", code="job_not_found", param="job_id"
         )
-    return schemas.JobView(id=job_id, status=dict(status))
+    return status
 
 
 async def _ask(room: ControlRoom, question: Callable[[JobQueue], T]) -> T:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
+
 import pytest
 
+from contracts.batches import Batch, BatchStatus, FilePurpose, StoredFile
 from contracts.errors import Invalid, Transient
 from contracts.forecasts import (
     NEXT_USE_GRID_S,
@@ -15,6 +19,7 @@ from contracts.forecasts import (
 )
 from contracts.ids import ModelId
 from simulator.clock import VirtualClock
+from simulator.memory_batches import MemoryBatchStore, MemoryFileStore, MemoryResultLog
 from simulator.memory_jobs import (
     MemoryInferenceGateway,
     MemoryJobQueue,
@@ -93,12 +98,16 @@ async def test_it_trims_by_age_and_number_and_reports_what_went():
     assert report == {
         "trimmed": {"events": 2, "decisions": 1},
         "forecasts_removed": ["unused"],
+        "batches_removed": 0,
+        "files_removed": 0,
     }
     assert events.ages_s == [9.0, 8.0, 7.0]
     assert set(await forecasts.get_all()) == {"fresh"}
     assert await run({}, CONTEXT, tools) == {
         "trimmed": {"events": 0, "decisions": 0},
         "forecasts_removed": [],
+        "batches_removed": 0,
+        "files_removed": 0,
     }
 
 
@@ -114,3 +123,52 @@ async def test_an_outage_is_told_so_that_the_job_is_tried_again():
     log.fault = Transient("Redis is away")
     with pytest.raises(Transient):
         await run({}, CONTEXT, _tools({"events": log}, MemoryForecastStore()))
+
+
+def _batch(batch_id, status, *, ended_s=None, input_file_id="file-none"):
+    return Batch(
+        batch_id=batch_id,
+        endpoint="/v1/embeddings",
+        input_file_id=input_file_id,
+        completion_window="24h",
+        status=status,
+        created_at_s=0.0,
+        expires_at_s=DAY_S,
+        reached_at_s={} if ended_s is None else {status: ended_s},
+    )
+
+
+async def test_batches_and_files_go_when_their_time_is_over_and_nobody_needs_them():
+    batches, files, results = MemoryBatchStore(), MemoryFileStore(), MemoryResultLog()
+    for batch in (
+        _batch("batch_old", BatchStatus.COMPLETED, ended_s=NOW_S - 31 * DAY_S),
+        _batch("batch_new", BatchStatus.COMPLETED, ended_s=NOW_S - 29 * DAY_S),
+        _batch("batch_open", BatchStatus.IN_PROGRESS, input_file_id="file-needed"),
+    ):
+        await batches.add(batch)
+    results.begin("batch_old").append(1, b"+")
+    for name, expires_at_s in (
+        ("file-over", NOW_S),
+        ("file-needed", NOW_S - 1.0),
+        ("file-good", NOW_S + 1.0),
+        ("file-kept", None),
+    ):
+        files.add(
+            StoredFile(
+                file_id=name,
+                filename="x",
+                purpose=FilePurpose.BATCH,
+                size_bytes=0,
+                created_at_s=0.0,
+                expires_at_s=expires_at_s,
+            ),
+            io.BytesIO(b"x"),
+        )
+    tools = replace(
+        _tools({}, MemoryForecastStore()), batches=batches, files=files, line_results=results
+    )
+    report = await run({}, CONTEXT, tools)
+    assert (report["batches_removed"], report["files_removed"]) == (1, 1)
+    assert {b.batch_id for b in await batches.list()} == {"batch_new", "batch_open"}
+    assert {f.file_id for f in files.list()} == {"file-needed", "file-good", "file-kept"}
+    assert list(results.records("batch_old")) == []

@@ -1,0 +1,175 @@
+"""``headstart jobs``: what waits, runs, is over or has failed in the background."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from contracts.errors import HeadstartError, Invalid, Permanent, Transient
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
+JobId = Annotated[str, typer.Argument(help="Id of the job.", show_default=False)]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="At most so many.")]
+OfQueue = Annotated[
+    str | None, typer.Option("--queue", help="Only this queue. Default: all.", show_default=False)
+]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        help="Where the control API is. Default: as configured, on this machine.",
+        show_default=False,
+    ),
+]
+_LIMIT_REAL_S = 10.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``headstart jobs`` with its subcommands."""
+    group = typer.Typer(
+        no_args_is_help=True, help="Background jobs and batches.", rich_markup_mode=None
+    )
+    for name, command in (("list", list_), ("show", show), ("cancel", cancel), ("retry", retry)):
+        group.command(name)(command)
+    app.add_typer(group, name="jobs")
+
+
+def list_(
+    queue: OfQueue = None, limit: Limit = 20, url: Url = None, *, json_: Json = False
+) -> None:
+    """How many jobs each queue has, which batches there are, and what has failed for good."""
+    api = _Control(url)
+    queues = [one for one in api.get("/v1/jobs")["data"] if queue in (None, one["id"])]
+    if not queues:
+        raise Invalid(f"no queue is called {queue!r}")
+    query = {"limit": limit} | ({} if queue is None else {"queue": queue})
+    failed = api.get("/v1/jobs/failed?" + urlencode(query))["data"]
+    batches = api.get(f"/v1/batches?limit={limit}")["data"] if queue in (None, "batch") else []
+    if json_:
+        typer.echo(json.dumps({"queues": queues, "failed": failed, "batches": batches}))
+        return
+    console = Console()
+    states = list(queues[0]["counts"])
+    rows = [[one["id"], *(str(one["counts"].get(state, 0)) for state in states)] for one in queues]
+    console.print(_table(["queue", *states], rows))
+    if batches:
+        console.print(_table(["batch", "status", "lines", "left"], map(_batch_row, batches)))
+    if failed:
+        rows = [
+            [
+                one["id"],
+                one["status"]["queue"],
+                _time(one["status"].get("ended_at_s")),
+                str(one["status"].get("error") or ""),
+            ]
+            for one in failed
+        ]
+        console.print(_table(["failed", "queue", "at", "why"], rows))
+        console.print("Queue one again with: headstart jobs retry ID")
+
+
+def show(job_id: JobId, url: Url = None, *, json_: Json = False) -> None:
+    """What is known of one job, its answer too."""
+    status = _Control(url).get(_path(job_id))["status"]
+    if json_:
+        typer.echo(json.dumps(status))
+        return
+    for name, value in status.items():
+        text = _time(value) if name.endswith("_at_s") else _shown(value)
+        typer.echo(f"{name.removesuffix('_s'):<12} {text}")
+
+
+def cancel(job_id: JobId, url: Url = None) -> None:
+    """Take a job out of its queue, or break it off where it runs."""
+    status = _Control(url).post(_path(job_id) + "/cancel")["status"]
+    is_running = status["state"] == "started"
+    typer.echo(f"{job_id} is being broken off" if is_running else f"{job_id} is cancelled")
+
+
+def retry(job_id: JobId, url: Url = None) -> None:
+    """Queue a job once more that has failed for good."""
+    _Control(url).post(_path(job_id) + "/retry")
+    typer.echo(f"{job_id} is queued again")
+
+
+class _Control:
+    """The control API, asked once and again."""
+
+    def __init__(self, url: str | None) -> None:
+        from adapters.settings import load_settings
+        from cli.services import control_url
+
+        settings = load_settings(os.environ)
+        self._url = (url or control_url(settings)).rstrip("/")
+        self._key = settings.admin_key
+
+    def get(self, path: str) -> Any:
+        return self._ask("GET", path)
+
+    def post(self, path: str) -> Any:
+        return self._ask("POST", path)
+
+    def _ask(self, method: str, path: str) -> Any:
+        if not self._url.startswith(("http://", "https://")):
+            raise Invalid(f"--url {self._url!r}: must begin with http:// or https://")
+        headers = {} if self._key is None else {"Authorization": f"Bearer {self._key}"}
+        request = urllib.request.Request(self._url + path, method=method, headers=headers)  # noqa: S310 - checked above
+        try:
+            with urllib.request.urlopen(request, timeout=_LIMIT_REAL_S) as answer:  # noqa: S310 - as above
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise _refusal(error) from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise Transient(
+                f"the control API at {self._url} does not answer ({reason}); "
+                "start it with `headstart up`, or name it with --url"
+            ) from error
+
+
+def _refusal(error: urllib.error.HTTPError) -> HeadstartError:
+    try:
+        message = str(json.load(error)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"the control API answered {error.code}"
+    return Permanent(message)
+
+
+def _path(job_id: str) -> str:
+    return f"/v1/jobs/{quote(job_id, safe='')}"
+
+
+def _batch_row(batch: dict[str, Any]) -> list[str]:
+    counts, rest_s = batch["request_counts"], batch["headstart"]["rest_s"]
+    done = f"{counts['completed']} + {counts['failed']} failed of {counts['total']}"
+    return [batch["id"], batch["status"], done, "-" if rest_s is None else f"{rest_s:.0f} s"]
+
+
+def _table(columns: list[str], rows: Any) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _time(at_s: object) -> str:
+    if not isinstance(at_s, int | float):
+        return "-"
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value)
