@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from api.gateway.priority import SERVICE_LEVEL, standing_s
+from api.gateway.priority import SERVICE_LEVEL, efficiency, model_standing_s, standing_s
 from api.gateway.slots import SlotBook
 from contracts.config import QueueConfig
 from contracts.events import PriorityClass
@@ -35,6 +36,7 @@ _RATE_SAMPLES = 64
 _RETRY_AFTER_UNMEASURED_S = 5.0
 _SERVICE_SHARE = 0.2
 _MAX_SERVICES = 5_000
+_UNMEASURED_SERVICE_S = 1.0
 
 _Place = tuple[float, int, "Ticket"]
 
@@ -197,12 +199,21 @@ class Admission:
             return True
         return self._running[model] < limit and not self.slots.pause_s(model, now_s)
 
-    def firsts(self) -> Mapping[ModelId, float]:
-        """Where the first request of each model that is waited for stands."""
-        return {
-            model: min(heap[0][0] for heap in self._heads(queue).values())
-            for model, queue in self._queues.items()
-        }
+    def model_standing_s(self, model: ModelId, load_s: float) -> float:
+        """Where a model stands among those that must be loaded, which takes ``load_s``.
+
+        The smallest is loaded first; one that nobody waits for any more stands last.
+        """
+        queue = self._queues.get(model)
+        if queue is None:
+            return math.inf
+        service_s = self._services_s.get(model, _UNMEASURED_SERVICE_S)
+        return model_standing_s(
+            self._config.weights,
+            min(heap[0][0] for heap in self._heads(queue).values()),
+            latency_s=load_s + service_s,
+            efficiency=efficiency(queue.size, service_s, load_s),
+        )
 
     def service_s(self, model: ModelId) -> float | None:
         """How long its requests run, on a moving average; None: not measured."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
 import structlog
 
@@ -24,10 +25,18 @@ from contracts.events import (
 from contracts.ids import GatewayId, ModelId, NodeId
 from contracts.ports import Clock, LoadLock, ModelServer
 
+TURN_S = 15.0
+"""A busy model that this gateway has loaded keeps its place for so long (``scheduler.turn_seconds``
+is the controller's)."""
+
+DRAIN_S = 60.0
+"""How long its last requests may take to end; else the load is tried beside it."""
+
 LOCK_HOLD_REAL_S = 30.0
 _RENEW_REAL_S = 10.0
 _ASK_AGAIN_REAL_S = 1.0
 _SHORTEST_COOLDOWN_S = 0.5
+_LOOK_S = 0.25
 
 _log = structlog.get_logger("gateway")
 
@@ -38,7 +47,8 @@ class LoneLoads:
     """One load per model at a time, in a task of its own that no caller's leaving cancels.
 
     Loads run one after another, so that all who wait for a model are served before the next
-    load may stop it. ``on_end`` hears of each end, with the error of one that failed.
+    load may stop it, and the most due goes first. ``on_end`` hears of each end, with the error
+    of one that failed.
     """
 
     def __init__(
@@ -61,7 +71,10 @@ class LoneLoads:
         self._telemetry = telemetry
         self._metrics = metrics
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._turn = asyncio.Condition()
+        self._loading: ModelId | None = None
+        self._pending: dict[ModelId, None] = {}
+        self._loaded_s: dict[ModelId, float] = {}
         self._tasks: dict[ModelId, asyncio.Task[None]] = {}
         self.on_end: Ended = lambda _model, _error: None
 
@@ -95,7 +108,7 @@ class LoneLoads:
     async def _run(self, model: ModelId, node: NodeId) -> None:
         error: HeadstartError | None = None
         try:
-            async with self._turn:
+            async with self._next_turn(model):
                 if await self._take_lock(model):
                     renewing = asyncio.get_running_loop().create_task(self._renew_lock(model))
                     try:
@@ -108,6 +121,28 @@ class LoneLoads:
         finally:
             del self._tasks[model]
             self.on_end(model, error)
+
+    @asynccontextmanager
+    async def _next_turn(self, model: ModelId) -> AsyncIterator[None]:
+        """One load at a time, the most due of those that wait for their turn."""
+        self._pending[model] = None
+        try:
+            async with self._turn:
+                await self._turn.wait_for(
+                    lambda: self._loading is None and min(self._pending, key=self._due_s) == model
+                )
+                self._loading = model
+            yield
+        finally:
+            del self._pending[model]
+            if self._loading == model:
+                self._loading = None
+            async with self._turn:
+                self._turn.notify_all()
+
+    def _due_s(self, model: ModelId) -> float:
+        expected_s = self._book.progress(model, now_s=self._clock.now_s(), waited_s=0.0).expected_s
+        return self._admission.model_standing_s(model, expected_s or 0.0)
 
     async def _load(self, model: ModelId, node: NodeId) -> None:
         if self._book.is_ghost(model):
@@ -130,6 +165,7 @@ class LoneLoads:
             self._fail(model, node, "the gateway stops", None)
             raise
         load_s = self._clock.monotonic_s() - started_s
+        self._loaded_s[model] = self._clock.monotonic_s()
         self._book.note_loaded(model, node, now_s=self._clock.now_s(), load_s=load_s)
         self._metrics.lone_load("loaded")
         self._telemetry.emit(
@@ -177,31 +213,48 @@ class LoneLoads:
         )
 
     async def _make_room(self, model: ModelId, node: NodeId) -> None:
-        """Stop the longest idle models while the last table says that it does not fit."""
-        for victim in self._book.stoppable(model):
-            if not self._book.missing_bytes(model):
-                return
-            if not self._admission.is_idle(victim.model) or victim.node != node:
-                continue
-            self._book.begin_stop(victim.model)
-            stopped = False
-            try:
-                await self._servers[node].unload(victim.model)
+        """Stop models while the last table says that it does not fit: idle ones, then others.
+
+        The longest idle go first. Where only busy ones are left each goes in its turn, as a
+        controller would have it.
+        """
+        for only_idle in (True, False):
+            for victim in self._book.stoppable(model):
+                if not self._book.missing_bytes(model):
+                    return
+                if victim.node == node and self._admission.is_idle(victim.model) is only_idle:
+                    await self._stop(victim.model, node, drain_s=0.0 if only_idle else DRAIN_S)
+
+    async def _stop(self, model: ModelId, node: NodeId, *, drain_s: float) -> None:
+        """Stop it once nothing runs there, if that is within ``drain_s``."""
+        if drain_s:
+            resident_s = self._clock.monotonic_s() - self._loaded_s.get(model, -TURN_S)
+            await self._clock.sleep(max(0.0, TURN_S - resident_s))
+        self._book.begin_stop(model)
+        stopped = False
+        try:
+            if await self._is_drained(model, drain_s):
+                await self._servers[node].unload(model)
                 stopped = True
-            except HeadstartError as error:
-                _log.warning("model_not_stopped", model=victim.model, error=str(error))
-            finally:
-                self._book.end_stop(victim.model, node, now_s=self._clock.now_s(), stopped=stopped)
-                self.on_end(victim.model, None)
-            if stopped:
-                self._telemetry.emit(
-                    ModelUnloaded(
-                        **self._telemetry.stamp(),
-                        model=victim.model,
-                        node=node,
-                        cause=UnloadCause.GATEWAY,
-                    )
+        except HeadstartError as error:
+            _log.warning("model_not_stopped", model=model, error=str(error))
+        finally:
+            self._book.end_stop(model, node, now_s=self._clock.now_s(), stopped=stopped)
+            self.on_end(model, None)
+        if stopped:
+            self._telemetry.emit(
+                ModelUnloaded(
+                    **self._telemetry.stamp(), model=model, node=node, cause=UnloadCause.GATEWAY
                 )
+            )
+
+    async def _is_drained(self, model: ModelId, drain_s: float) -> bool:
+        since_s = self._clock.monotonic_s()
+        while not self._admission.is_idle(model):
+            if self._clock.monotonic_s() - since_s >= drain_s:
+                return False
+            await self._clock.sleep(_LOOK_S)
+        return True
 
     async def _take_lock(self, model: ModelId) -> bool:
         """False: another gateway has loaded it meanwhile. Without a lock we go on alone."""

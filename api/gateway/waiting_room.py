@@ -293,13 +293,18 @@ class WaitingRoom:
             self._yielding.free_slots(model, waiting, now_s)
 
     def _rest_s(self, waiter: Waiter, *, for_load: bool) -> float:
-        """How much longer it may wait. Waiting for a load does not count against its class."""
-        patience = waiter.patience
+        """How much longer it may wait. Waiting for a load does not count against its class.
+
+        Batch and background work, which lets others go first, may wait for its load as long
+        as for a slot.
+        """
+        patience, ticket = waiter.patience, waiter.ticket
+        limit_s = self._config.queue.timeout_s.get(ticket.priority, 0.0)
         if for_load:
-            budget_s = self._book.load_budget_s(waiter.ticket.model, self._config.min_load_budget_s)
-            rest_s = budget_s - patience.for_load_s
+            budget_s = self._book.load_budget_s(ticket.model, self._config.min_load_budget_s)
+            is_patient = ticket.priority is not PriorityClass.REALTIME
+            rest_s = (max(budget_s, limit_s) if is_patient else budget_s) - patience.for_load_s
         else:
-            limit_s = self._config.queue.timeout_s.get(waiter.ticket.priority, 0.0)
             rest_s = limit_s - patience.for_slot_s
         if patience.deadline_s is not None:
             waited_s = self._clock.monotonic_s() - waiter.ticket.arrived_at_s

@@ -612,3 +612,29 @@ async def test_after_comments_an_error_of_localai_is_an_event(kit, session):
     _, _, body = await waiting
     assert b"context is full" in body
     assert body.endswith(b"data: [DONE]\n\n")
+
+
+async def test_background_work_may_wait_for_its_load_as_long_as_for_a_slot(kit, session):
+    """It lets others go first, so that its load may begin late."""
+    gateway = await kit.start(min_load_budget_s=10.0)
+    await gateway.publish(kit.table(kit.route("cold", kit.cold)))
+
+    async def run() -> int:
+        url = gateway.url + "/v1/chat/completions"
+        sent = {"X-Headstart-Class": "batch"}
+        async with session.post(url, json={"model": "cold"}, headers=sent) as answer:
+            return answer.status
+
+    waiting = asyncio.create_task(run())
+    await kit.eventually(gateway.service.waiting)
+    waited_s = 0.0
+    while not waiting.done():
+        await gateway.to_gateways.send(
+            LoadAnswer(model=COLD, accepted=True, reason=Reason.MAY_WAIT, expected_s=5.0)
+        )
+        await gateway.advance(1.0)
+        waited_s += 1.0
+    assert await waiting == 503
+    assert 115.0 < waited_s < 130.0
+    (wanted, *_) = await gateway.wanted()
+    assert wanted.priority is PriorityClass.BATCH

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from api.gateway.admission import Admission, Ticket, Verdict
@@ -162,11 +164,19 @@ def test_the_last_one_that_leaves_takes_its_queue_along():
     gate = admission()
     one = ticket("r")
     gate.arrive(one, ready=False)
-    assert gate.firsts() == {A: -75.0}
+    assert gate.model_standing_s(A, 0.0) == -75.0 - 2.0 - 5.0
     gate.leave(one)
     assert gate.waiting == {}
-    assert gate.firsts() == {}
+    assert gate.model_standing_s(A, 0.0) == math.inf
     assert gate.arrive(ticket("s"), ready=True) is Verdict.GO
+
+
+def test_of_two_models_the_one_that_is_due_and_costs_less_is_loaded_first():
+    gate = admission()
+    gate.arrive(ticket("a", at_s=1.0), ready=False)
+    gate.arrive(ticket("b", model=B, at_s=0.0), ready=False)
+    assert gate.model_standing_s(B, 10.0) < gate.model_standing_s(A, 10.0)
+    assert gate.model_standing_s(A, 1.0) < gate.model_standing_s(B, 60.0)
 
 
 def test_what_runs_is_counted_to_the_end():

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from api.gateway.admission import Admission, Ticket
-from api.gateway.lone_loads import LoneLoads
+from api.gateway.lone_loads import DRAIN_S, LoneLoads
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.residency import Kind, RouteBook
 from api.gateway.slots import SlotBook
@@ -150,19 +150,76 @@ async def test_room_is_made_of_the_idle_and_only_as_much_as_is_missing():
     assert kit.what() == ["unloaded b", "load_started a", "loaded a"]
 
 
-async def test_a_busy_model_is_left_alone():
+def running(kit: Kit, model: ModelId = B) -> Ticket:
+    one = Ticket(
+        request_id=RequestId("r"), model=model, priority=PriorityClass.REALTIME, arrived_at_s=0.0
+    )
+    kit.admission.arrive(one, ready=True)
+    return one
+
+
+async def test_a_busy_model_goes_when_its_last_request_has_ended():
+    kit = Kit()
+    kit.table(B, free_bytes=0)
+    one = running(kit)
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(5.0)
+    assert kit.what() == []
+    assert kit.book.standing(B, 105.0).kind is Kind.WAIT, "it takes nothing new"
+    kit.admission.end(one)
+    await kit.clock.advance(6.0)
+    assert kit.what() == ["unloaded b", "load_started a", "loaded a"]
+
+
+async def test_but_is_left_alone_when_it_does_not_end():
     kit = Kit()
     kit.table(B, C, free_bytes=0)
     kit.server.busy.add(C)
-    running = Ticket(
-        request_id=RequestId("r"), model=B, priority=PriorityClass.REALTIME, arrived_at_s=0.0
-    )
-    kit.admission.arrive(running, ready=True)
+    running(kit)
     kit.loads.start(A, NODE)
-    await kit.clock.advance(6.0)
+    await kit.clock.advance(DRAIN_S + 6.0)
     # B runs here, and LocalAI says that C is busy for somebody else: it is tried all the same.
     assert kit.what() == ["load_started a", "loaded a"]
-    assert kit.book.standing(C, 106.0).kind is Kind.FORWARD
+    assert kit.book.standing(C, 170.0).kind is Kind.FORWARD
+    assert kit.book.standing(B, 170.0).kind is Kind.FORWARD
+
+
+async def test_what_was_loaded_a_moment_ago_keeps_its_place_for_a_turn():
+    kit = Kit()
+    kit.table(free_bytes=10)
+    kit.loads.start(B, NODE)
+    await kit.clock.advance(5.0)
+    one = running(kit)
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(14.0)
+    assert kit.book.standing(B, 119.0).kind is Kind.FORWARD
+    await kit.clock.advance(1.5)
+    assert kit.book.standing(B, 120.5).kind is Kind.WAIT
+    kit.admission.end(one)
+    await kit.clock.advance(6.0)
+    assert kit.what()[2:] == ["unloaded b", "load_started a", "loaded a"]
+
+
+async def test_the_most_due_model_is_loaded_next():
+    kit = Kit()
+    kit.table()
+    kit.loads.start(A, NODE)
+    await settle()
+    for model, at_s in ((B, 9.0), (C, 3.0)):
+        one = Ticket(
+            request_id=RequestId(model),
+            model=model,
+            priority=PriorityClass.REALTIME,
+            arrived_at_s=at_s,
+        )
+        kit.admission.arrive(one, ready=False)
+        kit.loads.start(model, NODE)
+    await kit.clock.advance(16.0)
+    assert [what for what in kit.what() if "started" in what] == [
+        "load_started a",
+        "load_started c",
+        "load_started b",
+    ]
 
 
 @pytest.mark.parametrize("error", [Permanent("no such model"), Transient("refused")])
