@@ -59,10 +59,7 @@ class LocalAIServer:
         load_timeout_s: float = 600.0,
         unload_timeout_s: float = 45.0,
     ) -> None:
-        self._url = config.url.rstrip("/")
-        self._headers = {"Accept": "application/json"}
-        if config.api_key is not None:
-            self._headers["Authorization"] = f"Bearer {config.api_key}"
+        self._url, self._headers = _address(config)
         self._node = config.node
         self._clock = clock
         self._call_timeout_s = call_timeout_s
@@ -81,6 +78,10 @@ class LocalAIServer:
         _trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def readdress(self, config: NodeConfig) -> None:
+        """Calls from now on go to another address, or carry another key; others go on."""
+        self._url, self._headers = _address(config)
 
     async def close(self) -> None:
         """Close all connections. A load that still runs on one of them is given up."""
@@ -339,3 +340,10 @@ def _count(value: object) -> int | None:
 def _positive(value: object) -> int | None:
     count = _count(value)
     return None if count is None or count <= 0 else count
+
+
+def _address(config: NodeConfig) -> tuple[str, dict[str, str]]:
+    headers = {"Accept": "application/json"}
+    if config.api_key is not None:
+        headers["Authorization"] = f"Bearer {config.api_key}"
+    return config.url.rstrip("/"), headers

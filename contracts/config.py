@@ -21,6 +21,15 @@ class NodeConfig:
     primary: bool = True
 
 
+def is_same_fleet(before: tuple[NodeConfig, ...], after: tuple[NodeConfig, ...]) -> bool:
+    """Whether these are the same LocalAIs, if at other addresses or with other keys."""
+    return [_who(node) for node in before] == [_who(node) for node in after]
+
+
+def _who(node: NodeConfig) -> tuple[NodeId, str, bool]:
+    return node.node, node.accelerator, node.primary
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
     """What the configuration declares about a model; None: not declared."""

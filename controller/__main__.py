@@ -14,6 +14,7 @@ import structlog
 from adapters.clock import ScaledClock
 from adapters.config_files import ConfigReload
 from adapters.localai import LocalAIServer
+from adapters.localai_fleet import readdress
 from adapters.log_setup import configure_logging
 from adapters.model_profiles import parse_scheduling_profile
 from adapters.process_signals import on_signals
@@ -26,7 +27,7 @@ from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
-from contracts.config import ModelProfile
+from contracts.config import ModelProfile, is_same_fleet
 from contracts.errors import Invalid
 from contracts.ids import ModelId, NodeId
 from controller.loop import ControlLoop
@@ -51,10 +52,12 @@ ON_RESTART = (
     ("scheduler", "lease_seconds"),
     ("scheduler", "poll_seconds"),
     ("resource_monitoring", "interval_seconds"),
-    ("localai",),
     ("redis",),
 )
 """Settings that it reads at its start alone."""
+
+LOCALAI = (("localai",),)
+"""Taken over where the LocalAIs stay the same, if at other addresses or with other keys."""
 
 
 def declared_by(servers: Mapping[NodeId, LocalAIServer]) -> DeclaredProfile:
@@ -96,12 +99,22 @@ async def serve(settings: Settings) -> None:
         config,
     )
     running = asyncio.create_task(loop.run())
+    running_nodes = config.nodes
 
     def apply(before: Settings, after: Settings) -> Changes:
         policy_named(after.controller_config().planner.policy)
-        loop.reconfigure(after.controller_config())
+        config = after.controller_config()
+        is_same = is_same_fleet(running_nodes, config.nodes)
+        if is_same:
+            readdress(servers, config.nodes)
+        loop.reconfigure(config)
         configure_logging("controller", json=after.log_json, level=after.log_level)
-        return changes_for(before, after, applied=APPLIED, on_restart=ON_RESTART)
+        return changes_for(
+            before,
+            after,
+            applied=[*APPLIED, *(LOCALAI if is_same else ())],
+            on_restart=[*ON_RESTART, *(() if is_same else LOCALAI)],
+        )
 
     configuration = ConfigReload(settings, os.environ, apply, clock)
     on_signals(stop=running.cancel, reload=configuration.reload)

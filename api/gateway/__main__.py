@@ -16,7 +16,7 @@ import structlog
 
 from adapters.clock import ScaledClock
 from adapters.config_files import ConfigReload
-from adapters.localai import LocalAIServer
+from adapters.localai_fleet import LocalAIFleet
 from adapters.log_setup import configure_logging
 from adapters.process_signals import on_signals
 from adapters.redis_client import connect
@@ -26,7 +26,6 @@ from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisSnapshotStore
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
-from adapters.upstreams import open_upstream
 from api.gateway.connections import EdgeLimits
 from api.gateway.open_files import connections_within, raise_limit
 from api.gateway.server import GatewayServer, bind
@@ -53,12 +52,13 @@ APPLIED = (
 ON_RESTART = (
     ("gateway", "host"),
     ("gateway", "port"),
-    ("gateway", "timeouts", "connect_seconds"),
-    ("localai",),
     ("redis",),
     ("data_dir",),
 )
 """Settings that it reads at its start alone."""
+
+LOCALAI = (("localai",),)
+"""Taken over where the LocalAIs stay the same, if at other addresses or with other keys."""
 
 
 async def serve(settings: Settings, listening: socket.socket) -> int:
@@ -71,7 +71,9 @@ async def serve(settings: Settings, listening: socket.socket) -> int:
     clock = ScaledClock.from_environment(os.environ)
     gateway = GatewayId(f"gateway-{os.getpid()}-{secrets.token_hex(4)}")
     async with AsyncExitStack() as stack:
-        ports = _open_ports(settings, clock, stack)
+        fleet = LocalAIFleet(config, clock)
+        stack.push_async_callback(fleet.close)
+        ports = _open_ports(settings, fleet, clock, stack)
         service = GatewayService(gateway, config, ports)
         server = GatewayServer(
             service.app,
@@ -90,9 +92,16 @@ async def serve(settings: Settings, listening: socket.socket) -> int:
             server.stop(service.shutdown_grace_s / clock.scale)
 
         def apply(before: Settings, after: Settings) -> Changes:
-            service.reload(after.gateway_config())
+            config = after.gateway_config()
+            is_same = fleet.readdress(config)
+            service.reload(config)
             configure_logging("gateway", json=after.log_json, level=after.log_level)
-            return changes_for(before, after, applied=APPLIED, on_restart=ON_RESTART)
+            return changes_for(
+                before,
+                after,
+                applied=[*APPLIED, *(LOCALAI if is_same else ())],
+                on_restart=[*ON_RESTART, *(() if is_same else LOCALAI)],
+            )
 
         configuration = ConfigReload(settings, os.environ, apply, clock)
         on_signals(stop=stop, reload=configuration.reload)
@@ -119,20 +128,11 @@ async def serve(settings: Settings, listening: socket.socket) -> int:
     return CUT_SHORT if server.force_exit else 0
 
 
-def _open_ports(settings: Settings, clock: Clock, stack: AsyncExitStack) -> GatewayPorts:
-    """The ways to the outside, as configured; ``stack`` closes them."""
-    config = settings.gateway_config()
-    servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
-    for localai in servers.values():
-        stack.push_async_callback(localai.close)
-    ports = GatewayPorts(
-        clock=clock,
-        upstreams={
-            node.node: open_upstream(node.url, connect_timeout_s=config.connect_timeout_s)
-            for node in config.nodes
-        },
-        servers=dict(servers),
-    )
+def _open_ports(
+    settings: Settings, fleet: LocalAIFleet, clock: Clock, stack: AsyncExitStack
+) -> GatewayPorts:
+    """The ways to the outside, as configured; ``stack`` closes those to Redis."""
+    ports = GatewayPorts(clock=clock, upstreams=fleet.upstreams, servers=fleet.servers)
     if settings.redis_url is None:
         return ports
     client = connect(settings.redis_url)

@@ -32,7 +32,7 @@ from api.gateway.slots import SlotBook
 from api.gateway.telemetry import Telemetry
 from api.gateway.waiting_room import WaitingRoom
 from api.gateway.websockets import WebsocketDesk
-from contracts.config import GatewayConfig
+from contracts.config import GatewayConfig, is_same_fleet
 from contracts.errors import Invalid
 from contracts.events import PriorityClass
 from contracts.ids import GatewayId, ModelId, NodeId
@@ -144,10 +144,12 @@ class GatewayService:
     def reload(self, config: GatewayConfig) -> None:
         """Requests that come from now on are served by ``config``; those that are here keep theirs.
 
-        Where the gateway listens, its LocalAIs and its Redis stay as they are until a restart.
+        Where the gateway listens, which LocalAIs there are and its Redis stay as they are until a
+        restart; addresses and keys of the same LocalAIs may change (``is_same_fleet``).
         """
         now = self._live.now
-        kept = replace(config, host=now.host, port=now.port, nodes=now.nodes)
+        nodes = config.nodes if is_same_fleet(now.nodes, config.nodes) else now.nodes
+        kept = replace(config, host=now.host, port=now.port, nodes=nodes)
         self._live.replace(kept)
         self.gate.renew()
         self._admission.configure(kept.queue, kept.slots)

@@ -80,6 +80,52 @@ async def test_hang_up_takes_the_file_over_and_a_bad_one_changes_nothing(kit, tm
     assert "key-" not in gateway.said
 
 
+@pytest.mark.case("P086")
+async def test_backends_may_move_and_get_other_keys_while_a_stream_runs(kit, tmp_path, session):
+    """The way to LocalAI is made anew; what runs on the old one goes on there."""
+    file = tmp_path / "headstart.yaml"
+    other = type(kit.localai)()
+    await other.start()
+    go_on = asyncio.Event()
+
+    async def script(seen, writer):
+        writer.write(kit.event_stream_head + kit.chunk(b"data: 1\n\n"))
+        await go_on.wait()
+        writer.write(kit.chunk(b"data: 2\n\n") + b"0\r\n\r\n")
+
+    def configure(*backends: tuple[str, str, str]) -> None:
+        lines = [f"  - {{name: {n}, url: '{u}', api_key: {k}}}" for n, u, k in backends]
+        write(file, "gateway: {keys: [key-one]}\nlocalai:\n  backends:\n" + "\n".join(lines))
+
+    configure(("a", kit.localai.url, "node-1"))
+    kit.localai.script = script
+    shown = {"Authorization": "Bearer key-one"}
+    async with gateway_process(tmp_path, {}) as gateway:
+        stream = await session.post(
+            gateway.url + CHAT, json={"model": "m", "stream": True}, headers=shown
+        )
+        assert await stream.content.readany() == b"data: 1\n\n"
+        for number in range(2, 14):  # more often than former ways are kept open
+            configure(("a", (other, kit.localai)[number % 2].url, f"node-{number}"))
+            gateway.signal(signal.SIGHUP)
+            await gateway.says('"configuration_loaded"', number - 1)
+            if number == 4:
+                assert await status(session, gateway.url, "key-one") == 200
+                assert other.seen[-1].one("authorization") == "Bearer node-4"
+                go_on.set()
+                assert await stream.read() == b"data: 2\n\n"
+        configure(("a", kit.localai.url, "node-13"), ("b", other.url, "node-13"))
+        gateway.signal(signal.SIGHUP)
+        await gateway.says('"configuration_needs_restart"')
+        kit.localai.script = kit.localai.answer_ok
+        assert await status(session, gateway.url, "key-one") == 200
+        assert kit.localai.seen[-1].one("authorization") == "Bearer node-13"
+        gateway.signal(signal.SIGTERM)
+        assert await gateway.ends() == 0
+    assert "node-1" not in gateway.said.replace("/node-1", "")
+    await other.stop()
+
+
 async def test_a_changed_file_is_seen_without_being_told(kit, tmp_path, session):
     keys = tmp_path / "keys"
     write(keys, "key-one\n")
