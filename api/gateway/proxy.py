@@ -85,7 +85,10 @@ class Relay:
         Only where this gateway has judged the caller itself: else everybody would come in
         with our key.
         """
-        return node.api_key if self._config.asks_for_keys else None
+        config = self._config
+        if not config.asks_for_keys:
+            return None
+        return next((one.api_key for one in config.nodes if one.node == node.node), None)
 
     async def send(
         self,
