@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from api.gateway.detect import InferencePath
 from api.gateway.headers import Header, RequestHead, presented_keys
@@ -36,11 +35,6 @@ class Gate:
         """The key that the caller shows, where it is one of ours."""
         ring = self._live.keys
         return None if ring.is_open else ring.find(presented_keys(headers))
-
-    def known(self, head: RequestHead) -> RequestHead:
-        """The head with the key that the caller shows."""
-        key = self.key_of(head.headers)
-        return head if key is None else replace(head, key=key)
 
     def problem_of(self, head: RequestHead, path: InferencePath | None) -> Problem | None:
         """Why the request may not go further: no key (401), not this (403), not now (429).
