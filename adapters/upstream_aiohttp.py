@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 from multidict import CIMultiDict
@@ -119,10 +119,11 @@ class AiohttpUpstream:
 class AiohttpResponse:
     """An answer whose head has come."""
 
-    __slots__ = ("_response",)
+    __slots__ = ("_put_back", "_response")
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
+        self._put_back = b""
 
     @property
     def status(self) -> int:
@@ -137,15 +138,25 @@ class AiohttpResponse:
     @property
     def is_complete(self) -> bool:
         """Whether all of it was read."""
-        return self._response.content.at_eof()
+        return not self._put_back and self._response.content.at_eof()
 
     async def read(self) -> bytes:
         """The next bytes as soon as there are any, b"" at the end."""
+        if self._put_back:
+            data, self._put_back = self._put_back, b""
+            return data
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
             # It raises the last of these for a connection that the session has closed.
             raise Broken(_reason(error)) from error
+
+    async def pour(self, sink: Callable[[bytes], bool]) -> None:
+        """Hand each piece on as soon as it comes."""
+        while data := await self.read():
+            if not sink(data):
+                self._put_back = data
+                return
 
     def close(self) -> None:
         """Let go of it; before its end this cuts the connection."""

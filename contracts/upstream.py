@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -64,6 +64,14 @@ class UpstreamResponse(Protocol):
 
     async def read(self) -> bytes:
         """The next bytes as soon as there are any, b"" at the end. Raises Broken."""
+        ...
+
+    async def pour(self, sink: Callable[[bytes], bool]) -> None:
+        """Hand each piece on as soon as it comes, until the end or until ``sink`` says False.
+
+        What it says False to is read again. It is called without a task in between, so it must
+        be quick; what it raises is raised here. Raises Broken. May be cancelled and called again.
+        """
         ...
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from api.gateway.body import RequestBody
 from api.gateway.caller import Caller, CallerLeft, Receive, Send
-from api.gateway.cycle import LEAVING
+from api.gateway.cycle import LEAVING, WRITING
 from api.gateway.detect import (
     ApiStyle,
     lists_models,
@@ -83,13 +83,15 @@ class GatewayApp:
             problem = self._gate.problem_of(head, match_websocket(head.path))
             await self._websockets.serve(head, receive, send, problem)
             return
+        extensions = scope.get("extensions", {})
         caller = Caller(
             receive,
             send,
             origin=head.get(b"origin"),
             origins=self._origins,
-            # Taken out, since the request would hold itself by it.
-            when_left=scope["extensions"].pop(LEAVING, None) if "extensions" in scope else None,
+            # Taken out, since the request would hold itself by them.
+            when_left=extensions.pop(LEAVING, None),
+            write_now=extensions.pop(WRITING, None),
         )
         try:
             await self._serve(head, caller)

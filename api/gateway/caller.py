@@ -35,6 +35,7 @@ class Caller:
     while nobody reads from it, that task is cancelled and ``has_left`` says why.
 
     ``when_left``: what the server calls us by when it leaves, where it can; else a task waits.
+    ``write_now``: what takes a piece of the answer at once, where the server has that.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class Caller:
         "_task",
         "_watcher",
         "_when_left",
+        "_write_now",
         "has_left",
         "is_over",
         "status",
@@ -58,8 +60,10 @@ class Caller:
         origin: bytes | None = None,
         origins: OriginBook | None = None,
         when_left: WhenLeft | None = None,
+        write_now: Callable[[bytes], bool] | None = None,
     ) -> None:
         self._when_left = when_left
+        self._write_now = write_now
         self._receive = receive
         self._send = send
         self._origin = origin
@@ -129,6 +133,10 @@ class Caller:
     async def give(self, data: bytes) -> None:
         """Send a piece of the answer; returns when there is room for more."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    def give_now(self, data: bytes) -> bool:
+        """The same without waiting; False: there is no room now, or no way."""
+        return self._write_now is not None and not self.is_over and self._write_now(data)
 
     async def finish(self, data: bytes = b"") -> None:
         """Send the last piece."""

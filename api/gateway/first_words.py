@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from api.gateway.headers import content_encoding, content_type
 from api.gateway.slots import NoSlot, no_slot
@@ -53,6 +54,11 @@ class BegunAnswer:
         data = await asyncio.shield(self._first)
         self._first = None
         return data
+
+    async def pour(self, sink: Callable[[bytes], bool]) -> None:
+        """Hand each piece on as soon as it comes, the first one once it was read."""
+        if self._first is None:
+            await self._answer.pour(sink)
 
     def close(self) -> None:
         """Let go of it."""

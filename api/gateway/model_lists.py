@@ -82,6 +82,11 @@ class WholeAnswer:
         self.is_complete = True
         return body
 
+    async def pour(self, sink: Callable[[bytes], bool]) -> None:
+        """Hand it on, unless it was read."""
+        if not self.is_complete and not sink(body := await self.read()):
+            self._body, self.is_complete = body, False
+
     def close(self) -> None:
         """Nothing is held."""
 

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from api.gateway.connections import Connections
-from api.gateway.cycle import LEAVING, EdgeCycle, OldCallerCycle
+from api.gateway.cycle import LEAVING, WRITING, EdgeCycle, OldCallerCycle
 from api.gateway.heads import (
     WATCHED,
     HeadRefused,
@@ -226,7 +226,7 @@ class EdgeHttp(HttpToolsProtocol):
             keep_alive=version != "1.0" and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        scope["extensions"] = {LEAVING: self.cycle.when_left}
+        scope["extensions"] = {LEAVING: self.cycle.when_left, WRITING: self.cycle.write_now}
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
             return

@@ -400,6 +400,90 @@ async def test_pieces_come_as_they_are_sent(upstream, peer):
     assert peer.connections == 1
 
 
+async def test_pieces_are_poured_as_they_are_sent(upstream, peer):
+    sent = asyncio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for word in (b"one", b"two", b"three", b"four"):
+            await wire.say(b"%x\r\n%b\r\n" % (len(word), word))
+            await sent.wait()
+            sent.clear()
+        await wire.say(b"0\r\n\r\n")
+        await answer_all(wire)
+
+    taken: list[bytes] = []
+    refused: list[bytes] = []
+
+    def sink(data: bytes) -> bool:
+        if data == b"three" and not refused:
+            refused.append(data)
+            return False
+        sent.set()
+        taken.append(data)
+        return True
+
+    peer.script = script
+    response = await upstream.send(get())
+    assert await response.read() == b"one"
+    sent.set()
+    while b"three" not in refused:
+        await response.pour(sink)
+    assert taken == [b"two"]
+    assert not response.is_complete
+    # What it did not take is read again.
+    assert await response.read() == b"three"
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await response.pour(sink)
+    sent.set()
+    await response.pour(sink)
+    assert taken == [b"two", b"four"]
+    assert response.is_complete
+    assert await whole(await upstream.send(get())) == b"ok"
+    assert peer.connections == 1
+
+
+async def test_what_a_sink_raises_is_raised(upstream, peer):
+    class SinkError(Exception):
+        pass
+
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await asyncio.sleep(0.02)
+        await wire.say(b"3\r\none\r\n")
+        await wire.until_gone()
+
+    def sink(_data: bytes) -> bool:
+        raise SinkError
+
+    peer.script = script
+    response = await upstream.send(get())
+    with pytest.raises(SinkError):
+        await response.pour(sink)
+    response.close()
+    await eventually(lambda: peer.gone == peer.connections)
+
+
+async def test_a_stream_that_breaks_while_it_is_poured(upstream, peer):
+    peer.script = answering(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", closing=True
+    )
+    response = await upstream.send(get())
+    taken: list[bytes] = []
+
+    def sink(data: bytes) -> bool:
+        taken.append(data)
+        return True
+
+    with pytest.raises(Broken, match="in the middle of the answer"):
+        await response.pour(sink)
+    assert taken == [b"half"]
+    response.close()
+
+
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
 async def test_a_body_that_ends_with_its_connection(upstream, peer, version):
     peer.script = answering(version + b" 200 OK\r\nX: y\r\n\r\nall of it", closing=True)
