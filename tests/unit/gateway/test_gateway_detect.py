@@ -236,6 +236,7 @@ def test_wishes():
         ]
     ) == Wishes(priority=PriorityClass.BATCH, fallback=True, deadline_s=1.5)
     assert read_wishes([(b"x-headstart-fallback", b"DENY")]).fallback is False
+    assert read_wishes([(b"x-headstart-preempt", b"Anytime")]).preempt_anytime
 
 
 @pytest.mark.parametrize(
@@ -243,6 +244,7 @@ def test_wishes():
     [
         (b"x-headstart-class", b"urgent", "realtime, batch or background"),
         (b"x-headstart-fallback", b"\xe9", "allow or deny"),
+        (b"x-headstart-preempt", b"never", "anytime"),
         (b"x-headstart-deadline-ms", b"0", "whole milliseconds"),
         (b"x-headstart-deadline-ms", b"1.5", "whole milliseconds"),
         (b"x-headstart-deadline-ms", b"\xb2", "whole milliseconds"),

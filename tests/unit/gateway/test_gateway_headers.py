@@ -35,6 +35,23 @@ def test_where_a_request_came_from_is_said():
     ]
 
 
+def test_what_names_the_caller_the_host_or_the_body_is_not_hop_by_hop():
+    named = b"host, content-length, Authorization, x-forwarded-for, x-thing"
+    sent = head(
+        (b"connection", named),
+        (b"host", b"h"),
+        (b"content-length", b"2"),
+        (b"authorization", b"Bearer k"),
+        (b"x-thing", b"1"),
+    )
+    names = [name for name, _ in outgoing_headers(sent, node_key=None)]
+    assert names == [
+        *(b"host", b"content-length", b"authorization"),
+        *(b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"),
+    ]
+    assert answer_headers([(b"A", b"b")]) == [(b"a", b"b")]
+
+
 def test_what_others_said_about_it_is_extended_or_kept():
     headers = outgoing_headers(
         head(

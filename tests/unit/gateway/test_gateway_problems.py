@@ -21,12 +21,15 @@ ALL = [
     problems.shutting_down(),
     problems.upstream_error("broke"),
     problems.upstream_timeout("slow"),
+    problems.permission_denied("not yours", code="model_not_allowed"),
+    problems.rate_limited(60.0, 1.0),
+    problems.preempted(),
 ]
 
 
 def test_every_problem_has_its_status():
     assert [problem.status for problem in ALL] == [
-        400, 401, 404, 413, 429, 503, 503, 503, 503, 503, 502, 504,
+        400, 401, 404, 413, 429, 503, 503, 503, 503, 503, 502, 504, 403, 429, 503,
     ]  # fmt: skip
 
 
