@@ -20,6 +20,7 @@ from contracts.events import AnyEvent
 from contracts.ids import GatewayId, ModelId, NodeId
 from contracts.messages import ToController, ToGateways
 from contracts.routing import RoutingTable
+from contracts.world import Residency
 from controller.loop import ControlLoop
 from controller.ports import Ports
 from simulator.memory_load_lock import MemoryLoadLock
@@ -183,6 +184,18 @@ class Cluster:
             await asyncio.sleep(0.002)
         entries = await self.events.read_after("0", count=1_000_000)
         return [entry.value for entry in entries]
+
+    async def until_resident(self, model: str, *nodes: str) -> None:
+        """Until the gateway was told that the model is resident on all of these."""
+
+        def is_known() -> bool:
+            route = self.table.models.get(ModelId(model))
+            if route is None:
+                return False
+            places = route.places or {route.node: route.residency}
+            return all(places.get(NodeId(node)) is Residency.HOT for node in nodes)
+
+        await eventually(is_known)
 
     async def until_home(self, model: str, node: str) -> None:
         """Until the gateway was told that this node is the model's home."""

@@ -80,6 +80,7 @@ class Dispatcher:
         self.retries: dict[str, int] = {}
         self.nodes: Mapping[NodeId, NodeConfig] = {node.node: node for node in config.now.nodes}
         self.on_first_content: Callable[[NodeId, float], None] = lambda _node, _took_s: None
+        slots.copies = book.copy_count
         book.is_shut = self.is_shut
         book.on_loaded = self._on_loaded
 
@@ -183,7 +184,7 @@ class Dispatcher:
             default = self.relay.node_for(node).node
             here = [Copy(node=default, is_home=True, is_resident=False)]
         last = None if model is None else self.ledger.last_node(subject.client, model, now_s)
-        slots = None if model is None else self._slots.limit(model, now_s)
+        slots = None if model is None else self._slots.of_a_copy(model, now_s)
         return [self._place(copy, model, slots, last, now_s) for copy in here]
 
     def _place(

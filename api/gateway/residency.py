@@ -124,6 +124,14 @@ class RouteBook:
         )
         return (at_home, *others)
 
+    def copy_count(self, model: ModelId) -> int:
+        """On how many nodes that answer it is resident; at least 1."""
+        table = self._table
+        route = None if table is None else table.models.get(model)
+        if route is None or not route.places:
+            return 1
+        return max(1, sum(copy.is_resident and copy.is_alive for copy in self.copies(model)))
+
     def standing(self, model: ModelId | None, now_s: float) -> Standing:
         """What may be done with a request for ``model``; ``now_s`` is epoch seconds."""
         table = self._table

@@ -10,9 +10,10 @@ declared, or until it has met no refusal for an hour.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from contracts.ids import ModelId
@@ -77,9 +78,15 @@ class SlotBook:
     ----------
     declared : mapping
         What the configuration says; nothing learned goes above it.
+
+    Attributes
+    ----------
+    copies : callable
+        On how many nodes a model is resident: each has as many slots as are declared.
     """
 
     def __init__(self, declared: Mapping[ModelId, int]) -> None:
+        self.copies: Callable[[ModelId], int] = lambda _model: 1
         self._declared = declared
         self._told: Mapping[ModelId, int] = {}
         self._learned: OrderedDict[ModelId, _Learned] = OrderedDict()
@@ -93,8 +100,10 @@ class SlotBook:
         self._told = told
 
     def limit(self, model: ModelId, now_s: float) -> int | None:
-        """How many may run; None: as many as come."""
+        """How many may run, on all copies together; None: as many as come."""
         known = self._declared.get(model, self._told.get(model))
+        if known is not None:
+            known *= self.copies(model)
         learned = self._learned.get(model)
         if learned is None:
             return known
@@ -104,6 +113,11 @@ class SlotBook:
             del self._learned[model]
             return known
         return grown
+
+    def of_a_copy(self, model: ModelId, now_s: float) -> int | None:
+        """How many may run on one node; None: as many as come."""
+        limit = self.limit(model, now_s)
+        return None if limit is None else math.ceil(limit / self.copies(model))
 
     def pause_s(self, model: ModelId, now_s: float) -> float:
         """For how long nothing may be sent: LocalAI is full with what others sent it."""

@@ -11,8 +11,7 @@ import pytest
 
 from contracts.config import BalancingConfig
 from contracts.events import ModelLoadStarted, RequestFailed
-from contracts.ids import ModelId, NodeId
-from contracts.world import Residency
+from contracts.ids import ModelId
 from tests.cluster_stage import Cluster, eventually, model, together
 from tests.emulator_server import RunningEmulator
 
@@ -83,7 +82,7 @@ async def test_copies_share_their_requests():
         load(one, "a")
         load(two, "a")
         async with Cluster({"one": one, "two": two}) as cluster:
-            await eventually(lambda: len(cluster.table.models[ModelId("a")].places) == 2)
+            await cluster.until_resident("a", "one", "two")
             headers = [{"Authorization": f"Bearer caller-{number}"} for number in range(8)]
             answers = await together(
                 [cluster.chat("a", max_tokens=20, headers=each) for each in headers]
@@ -97,13 +96,13 @@ async def test_a_node_that_dies_is_left_and_found_again():
         load(one, "a")
         load(two, "a")
         async with Cluster({"one": one, "two": two}) as cluster:
-            await eventually(lambda: len(cluster.table.models[ModelId("a")].places) == 2)
+            await cluster.until_resident("a", "one", "two")
             await shut(one, for_s=60)
             answers = [await cluster.chat("a") for _ in range(10)]
             assert {(answer.status, answer.backend) for answer in answers} == {(200, "two")}
             await cluster.until_home("a", "two")
             await shut(two, for_s=200)
-            await eventually(lambda: cluster.table.models[ModelId("a")].node == "one")
+            await cluster.until_home("a", "one")
             assert (await cluster.chat("a")).backend == "one"
 
 
@@ -121,7 +120,9 @@ async def test_a_node_that_dies_with_a_load_hands_the_waiting_on():
             assert {answer.backend for answer in answers} == {"two" if home == "one" else "one"}
             assert len(second.events("load_started")) == 1
             starts = [e.node for e in await cluster.told() if isinstance(e, ModelLoadStarted)]
-            assert starts == [home, "two" if home == "one" else "one"]
+            # the gateway may have joined the controller's load, since it waited so long
+            assert starts[0] == home
+            assert set(starts[1:]) == {"two" if home == "one" else "one"}
 
 
 async def test_a_node_that_dies_mid_stream_cuts_it_and_nothing_is_sent_twice():
@@ -129,10 +130,9 @@ async def test_a_node_that_dies_mid_stream_cuts_it_and_nothing_is_sent_twice():
         load(one, "a")
         load(two, "a")
         async with Cluster({"one": one, "two": two}) as cluster:
-            await eventually(lambda: len(cluster.table.models[ModelId("a")].places) == 2)
-            home = one if cluster.table.models[ModelId("a")].node == "one" else two
-            other = two if home is one else one
-            home.arm({"kind": "disconnect", "model": "a", "after_tokens": 5, "times": 1})
+            await cluster.until_resident("a", "one", "two")
+            # of equals the primary is taken
+            one.arm({"kind": "disconnect", "model": "a", "after_tokens": 5, "times": 1})
             answer = await cluster.chat("a", stream=True, max_tokens=20)
             assert answer.status == 200
             events = answer.body.decode().strip().split("\n\n")
@@ -140,7 +140,7 @@ async def test_a_node_that_dies_mid_stream_cuts_it_and_nothing_is_sent_twice():
             error = json.loads(events[-2].removeprefix("data: "))["error"]
             assert error["type"] == "upstream_error"
             assert events[-1] == "data: [DONE]"
-            assert not inferred(other), "what was begun is not begun elsewhere"
+            assert not inferred(two), "what was begun is not begun elsewhere"
             (failed,) = [e for e in await cluster.told() if isinstance(e, RequestFailed)]
             assert failed.error == "upstream_error"
 
@@ -152,11 +152,7 @@ async def test_a_home_drains_while_its_copy_serves_on():
         async with Cluster({"one": one, "two": two}) as cluster:
             await cluster.until_home("a", "one")
             load(two, "a")
-            await eventually(
-                lambda: (
-                    cluster.table.models[ModelId("a")].places.get(NodeId("two")) is Residency.HOT
-                )
-            )
+            await cluster.until_resident("a", "one", "two")
             # both copies work; the request on the other node does not hold the drain up
             long = [
                 asyncio.ensure_future(
@@ -194,12 +190,7 @@ async def test_weights_share_requests_out(with_controller):
             balancing=balancing,
         ) as cluster:
             if with_controller:
-                await eventually(
-                    lambda: (
-                        list(cluster.table.models[ModelId("a")].places.values())
-                        == [Residency.HOT] * 3
-                    )
-                )
+                await cluster.until_resident("a", "one", "two", "three")
             else:
                 await eventually(lambda: len(cluster.service._roll_call.copies(ModelId("a"))) == 3)
             backends = [(await cluster.chat("a")).backend for _ in range(8)]

@@ -68,6 +68,14 @@ class TestCopies:
         kept.accept(table(HOT, nodes={}))
         assert kept.copies(A)[0].is_alive
 
+    def test_slots_are_counted_by_those_that_can_serve(self):
+        places = ((OTHER, HOT), (THIRD, HOT))
+        assert book(HOT, others=places).copy_count(A) == 3
+        assert book(HOT, others=places, lost=(OTHER,)).copy_count(A) == 2
+        assert book(COLD, others=((OTHER, COLD),)).copy_count(A) == 1
+        assert book(HOT).copy_count(A) == 1
+        assert RouteBook().copy_count(A) == 1
+
 
 class TestStanding:
     def test_a_copy_elsewhere_serves_while_the_home_cannot(self):

@@ -406,6 +406,9 @@ class TestBalance:
         await site.send()
         assert site.told == [TWO]
         first.close()
+        assert site.slots.limit(A, 0.0) == 2
+        assert site.slots.of_a_copy(A, 0.0) == 1
+        assert site.slots.of_a_copy(B, 0.0) is None
 
     async def test_weights_share_requests_out(self):
         site = Site(
