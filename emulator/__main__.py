@@ -12,6 +12,9 @@ import typer
 
 EXIT_INVALID = 2
 
+_AT_ONCE = "Requests of all models at once; 0 is no limit."
+_EXACT = "A load takes exactly load_s, without LocalAI's 2 s steps."
+
 
 def emulate(
     *,
@@ -35,18 +38,14 @@ def emulate(
     memory_reclaimer_threshold: Annotated[
         float, typer.Option(min=0, max=1, help="Stop models above this share of memory; 0 never.")
     ] = 0.0,
-    max_concurrent_backend_requests: Annotated[
-        int, typer.Option(min=0, help="Requests of all models at once; 0 is no limit.")
-    ] = 0,
+    max_concurrent_backend_requests: Annotated[int, typer.Option(min=0, help=_AT_ONCE)] = 0,
     api_key: Annotated[
         list[str] | None, typer.Option(help="Ask for one of these keys.", show_default=False)
     ] = None,
     event_log: Annotated[
         Path | None, typer.Option(help="Also write every event here, one line of JSON each.")
     ] = None,
-    exact_load_times: Annotated[
-        bool, typer.Option(help="A load takes exactly load_s, without LocalAI's 2 s steps.")
-    ] = False,
+    exact_load_times: Annotated[bool, typer.Option(help=_EXACT)] = False,
     faults: Annotated[
         Path | None, typer.Option(help="YAML or JSON file with a list of faults to arm.")
     ] = None,
