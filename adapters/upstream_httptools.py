@@ -35,8 +35,12 @@ MAX_IDLE = 256
 _TRUSTED_IDLE_REAL_S = 0.02
 """A connection that was used so lately is taken without asking the kernel."""
 
-_MIN_IDLE_REAL_S = 0.05
-_IDLE_GROWTH = 1.02
+_MIN_IDLE_REAL_S = 0.005
+_IDLE_GROWTH = 1.005
+"""LocalAI, or what stands before it, may keep connections for a shorter time than we do. When
+it closes an idle one, ours are kept for half of that time from then on, and for a little longer
+again with each request: so one restart is soon forgotten, and a short limit soon found again."""
+
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
 
