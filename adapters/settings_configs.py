@@ -99,6 +99,7 @@ def gateway_config(document: Document) -> GatewayConfig:
             ModelId(name) for name, m in document.models.items() if m.on_abort == "drain"
         ),
         shutdown_grace_s=timeouts.shutdown_grace_seconds,
+        control_url=_control_url(document),
         balancing=balancing_config(document),
         timeouts={
             ModelId(name): TimeoutConfig(
@@ -110,6 +111,12 @@ def gateway_config(document: Document) -> GatewayConfig:
             if own != ModelTimeouts()
         },
     )
+
+
+def _control_url(document: Document) -> str | None:
+    if not document.gateway.serve_batches:
+        return None
+    return document.gateway.control_url or f"http://127.0.0.1:{document.control.port}"
 
 
 def balancing_config(document: Document) -> BalancingConfig:

@@ -120,6 +120,15 @@ class Gateway(Section):
         default=(),
         allowed="a list of keys with a name and a hash",
     )
+    serve_batches: bool = setting(
+        "Serve files, batches and background jobs here. Else their paths go to LocalAI.",
+        default=True,
+    )
+    control_url: HttpUrl | None = setting(
+        "Where the control API is, which serves them. None: on this machine.",
+        default=None,
+        allowed=URL_ALLOWED,
+    )
     max_body_mb: Whole = setting(
         "Largest request body, in MiB; larger ones get 413.", default=2048, ge=1, le=1024**2
     )

@@ -287,6 +287,8 @@ class GatewayConfig:
     drains_on_leave: frozenset[ModelId] = frozenset()
     """Models whose answers are read to their end when their caller leaves, not cut."""
     shutdown_grace_s: float = 30.0
+    control_url: str | None = None
+    """Where files, batches and background jobs are served; None: by LocalAI, if it can."""
     balancing: BalancingConfig = field(default_factory=BalancingConfig)
     timeouts: Mapping[ModelId, TimeoutConfig] = field(default_factory=dict)
     """Limits that are set for a model; the ``*_timeout_s`` above hold for all others."""

@@ -143,6 +143,11 @@ class RunningGateway:
                 to_gateways=self.to_gateways,
                 snapshots=MemorySnapshotStore(),
                 load_lock=MemoryLoadLock(clock),
+                control=(
+                    None
+                    if self.config.control_url is None
+                    else AiohttpUpstream(self.config.control_url)
+                ),
             ),
         )
         await self.service.start()

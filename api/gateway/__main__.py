@@ -26,6 +26,7 @@ from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisSnapshotStore
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
+from adapters.upstreams import open_upstream
 from api.gateway.connections import EdgeLimits
 from api.gateway.open_files import connections_within, raise_limit
 from api.gateway.server import GatewayServer, bind
@@ -132,7 +133,13 @@ def _open_ports(
     settings: Settings, fleet: LocalAIFleet, clock: Clock, stack: AsyncExitStack
 ) -> GatewayPorts:
     """The ways to the outside, as configured; ``stack`` closes those to Redis."""
-    ports = GatewayPorts(clock=clock, upstreams=fleet.upstreams, servers=fleet.servers)
+    control_url = settings.gateway_config().control_url
+    ports = GatewayPorts(
+        clock=clock,
+        upstreams=fleet.upstreams,
+        servers=fleet.servers,
+        control=None if control_url is None else open_upstream(control_url),
+    )
     if settings.redis_url is None:
         return ports
     client = connect(settings.redis_url)

@@ -13,6 +13,7 @@ from api.gateway.caller import Caller, CallerLeft, Receive, Send
 from api.gateway.cycle import LEAVING, WRITING
 from api.gateway.detect import (
     ApiStyle,
+    InferencePath,
     lists_models,
     match_path,
     match_websocket,
@@ -22,6 +23,7 @@ from api.gateway.gate import Gate
 from api.gateway.headers import RequestHead
 from api.gateway.health_checks import HealthCheckDesk
 from api.gateway.inference import InferenceDesk
+from api.gateway.jobs_desk import JobsDesk
 from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
 from api.gateway.metrics import GatewayMetrics
@@ -51,6 +53,7 @@ class GatewayApp:
         config: LiveConfig,
         desk: InferenceDesk,
         health_checks: HealthCheckDesk,
+        jobs: JobsDesk,
         websockets: WebsocketDesk,
         relay: Relay,
         own: OwnPaths,
@@ -67,6 +70,7 @@ class GatewayApp:
         self._model_lists = model_lists
         self._desk = desk
         self._health_checks = health_checks
+        self._jobs = jobs
         self._websockets = websockets
         self._relay = relay
         self._own = own
@@ -113,18 +117,10 @@ class GatewayApp:
                 return
             path = match_path(head.method, head.path)
             style = ApiStyle.OTHER if path is None else path.style
-            problem = self._gate.problem_of(head, path)
-            if problem is not None:
-                raise problem
-            length = head.content_length
-            if length is not None and length > self._config.max_body_bytes:
-                raise body_too_large(self._config.max_body_bytes)
-            if path is not None and self._health_checks.takes(head):
-                await self._health_checks.serve(head, path, caller)
-            elif path is not None:
-                await self._desk.serve(head, path, caller)
+            if self._jobs.takes(head):
+                await self._jobs.serve(head, caller)
             else:
-                await self._pass_through(head, caller)
+                await self._admitted(head, path, caller)
         except Problem as problem:
             if caller.is_over:
                 return
@@ -136,6 +132,23 @@ class GatewayApp:
             if caller.has_left or caller.has_answer:
                 raise
             await caller.refuse(shutting_down(), style)
+
+    async def _admitted(
+        self, head: RequestHead, path: InferencePath | None, caller: Caller
+    ) -> None:
+        """What is LocalAI's to answer, for those who may come in."""
+        problem = self._gate.problem_of(head, path)
+        if problem is not None:
+            raise problem
+        length = head.content_length
+        if length is not None and length > self._config.max_body_bytes:
+            raise body_too_large(self._config.max_body_bytes)
+        if path is None:
+            await self._pass_through(head, caller)
+        elif self._health_checks.takes(head):
+            await self._health_checks.serve(head, path, caller)
+        else:
+            await self._desk.serve(head, path, caller)
 
     async def _pass_through(self, head: RequestHead, caller: Caller) -> None:
         """All that makes no answer out of a model: no use, no demand, never held back."""

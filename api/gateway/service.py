@@ -18,6 +18,7 @@ from api.gateway.gate import Gate
 from api.gateway.ghosts import GhostDesk
 from api.gateway.health_checks import HealthCheckDesk
 from api.gateway.inference import InferenceDesk
+from api.gateway.jobs_desk import JobsDesk
 from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
 from api.gateway.lone_loads import LoneLoads
@@ -57,6 +58,8 @@ class GatewayPorts:
     to_gateways: Mailbox[ToGateways] | None = None
     snapshots: SnapshotStore | None = None
     load_lock: LoadLock | None = None
+    control: Upstream | None = None
+    """The way to the control API, for files, batches and background jobs."""
 
 
 class GatewayService:
@@ -190,6 +193,8 @@ class GatewayService:
             _log.warning("leaving_unsaid", events_lost=self.telemetry.pending)
         for upstream in self._ports.upstreams.values():
             await upstream.close()
+        if self._ports.control is not None:
+            await self._ports.control.close()
 
     def in_flight(self) -> Mapping[ModelId, int]:
         """Requests that LocalAI works on for us, by model."""
@@ -259,6 +264,13 @@ class GatewayService:
                 config=config,
                 recogniser=recogniser,
                 book=self._book,
+                relay=relay,
+                metrics=self._metrics,
+                clock=clock,
+            ),
+            jobs=JobsDesk(
+                self._ports.control,
+                config=config,
                 relay=relay,
                 metrics=self._metrics,
                 clock=clock,

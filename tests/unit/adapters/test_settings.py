@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.settings import find_file, load_settings
+from adapters.settings import Settings, find_file, load_settings
 from adapters.settings_types import MIB
 from contracts.config import (
     BalancingConfig,
@@ -17,6 +17,7 @@ from contracts.config import (
     NodeConfig,
     PredictorConfig,
     TimeoutConfig,
+    WorkersConfig,
 )
 from contracts.errors import Invalid
 from contracts.events import PriorityClass
@@ -37,10 +38,16 @@ def write(text: str, name: str = "headstart.yaml") -> Path:
     return path
 
 
+def loaded(text: str) -> Settings:
+    write(text)
+    return load_settings(HOME)
+
+
 def test_without_anything_the_contracts_own_defaults_hold() -> None:
     settings = load_settings(HOME)
     node = NodeConfig(node=NodeId("localai"), url="http://127.0.0.1:8081")
-    assert settings.gateway_config() == GatewayConfig(nodes=(node,))
+    gateway = settings.gateway_config()
+    assert gateway == GatewayConfig(nodes=(node,), control_url="http://127.0.0.1:8090")
     assert settings.control_config() == ControlConfig()
     assert settings.controller_config() == ControllerConfig(nodes=(node,))
     assert settings.predictor_config() == PredictorConfig()
@@ -106,6 +113,7 @@ load_balancing: {strategy: weighted_round_robin, weights: {cpu: 1}, circuit_fail
         min_load_budget_s=5.0,
         slots={ModelId("a"): 4},
         shutdown_grace_s=6.0,
+        control_url="http://127.0.0.1:8090",
         balancing=BalancingConfig(
             strategy="weighted-round-robin",
             weights={**BalancingConfig().weights, "cpu": 1.0},
@@ -359,3 +367,26 @@ def test_settings_do_not_change() -> None:
         settings.document.models["b"] = settings.document.models["a"]  # type: ignore[index] # the point
     with pytest.raises(ValueError, match="frozen"):
         settings.document.gateway.port = 1
+
+
+def test_where_batches_are_served() -> None:
+    def control_url(text: str) -> str | None:
+        return loaded(text).gateway_config().control_url
+
+    assert control_url("control: {port: 9999}") == "http://127.0.0.1:9999"
+    assert control_url("gateway: {control_url: http://control:8090}") == "http://control:8090"
+    assert control_url("gateway: {serve_batches: false}") is None
+
+
+def test_what_the_workers_are_told() -> None:
+    assert loaded("{}").workers_config() == WorkersConfig()
+    said = loaded(
+        "workers: {gateway_key: k, webhook_secret: s, webhooks_to_private: true, files_max_gb: 2}"
+    ).workers_config()
+    assert said == WorkersConfig(
+        gateway_key="k",
+        webhook_secret="s",  # noqa: S106 - a test's
+        webhooks_to_private=True,
+        files_max_bytes=2 * 1024**3,
+    )
+    assert loaded("gateway: {keys: [first, second]}").workers_config().gateway_key == "first"
