@@ -76,8 +76,9 @@ async def _run(
     chosen: tuple[str, ...], size: Size, litellm: Path | None, report: Report
 ) -> dict[str, Any]:
     from cli import bench_gateway_stacks as kinds
-    from cli.bench_gateway_figures import DIRECT
+    from cli.bench_gateway_figures import DIRECT, GATEWAY
     from cli.bench_gateway_rounds import measure
+    from contracts.errors import Permanent
 
     cores = kinds.choose_cores()
     skipped: dict[str, str] = {}
@@ -96,9 +97,13 @@ async def _run(
             report(f"starting {name}")
             place = folder / name
             place.mkdir()
-            running.append(
-                await exit_stack.enter_async_context(kinds.start(name, program, port, place, cores))
-            )
+            try:
+                stack = kinds.start(name, program, port, place, cores)
+                running.append(await exit_stack.enter_async_context(stack))
+            except Permanent as error:
+                if name == GATEWAY:
+                    raise
+                skipped[name] = str(error)
         exit_stack.enter_context(kinds.on_core(cores.other))
         seen = await measure(running, size, report)
         events = [await stack.events_written() for stack in running]

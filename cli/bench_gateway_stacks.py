@@ -62,6 +62,15 @@ litellm_settings: {{telemetry: false, num_retries: 0, drop_params: false}}
 """
 
 
+_LITELLM_ENVIRONMENT = {
+    "LITELLM_LOG": "ERROR",
+    "LITELLM_TELEMETRY": "False",
+    # It serves nobody but this benchmark, and a key would cost it a look-up.
+    "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+    "NO_PROXY": "*",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Cores:
     """Where processes run; None: anywhere."""
@@ -190,7 +199,7 @@ async def litellm(
     conf = folder / "litellm.yaml"
     conf.write_text(_LITELLM_CONF.format(model=MODEL, upstream=upstream_port))
     command = [program, "--config", str(conf), "--host", "127.0.0.1", "--port", str(port)]
-    env = {**os.environ, "LITELLM_LOG": "ERROR", "LITELLM_TELEMETRY": "False", "NO_PROXY": "*"}
+    env = {**os.environ, **_LITELLM_ENVIRONMENT}
     env.pop("PYTHONPATH", None)
     async with _process(command, cores.proxy, env=env) as process:
         await _listening("litellm", port, process)
