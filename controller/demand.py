@@ -96,6 +96,12 @@ def demands(world: WorldSnapshot, models: Iterable[ModelStatus]) -> tuple[Demand
     return tuple(sorted(found, key=lambda demand: (demand.due_s, demand.status.model)))
 
 
+def is_waited_for(world: WorldSnapshot, model: ModelId) -> bool:
+    """Whether any request waits for ``model``."""
+    status = world.models.get(model)
+    return status is not None and status.waiting > 0
+
+
 def spared(demand: Demand, idle: tuple[ModelStatus, ...], now_s: float) -> frozenset[ModelId]:
     """Those of ``idle`` that this demand does not send away yet."""
     if now_s - demand.since_s >= PATIENCE_S[demand.priority]:

@@ -40,6 +40,7 @@ from controller.catalogue import (
     with_load_request,
     with_unload_request,
 )
+from controller.demand import is_waited_for
 from controller.fold import commit, fold
 from controller.following import RETRY_S, follow
 from controller.ghosts import ghost_plan
@@ -109,6 +110,7 @@ class Leader:
             emit=self._emit,
             drains_changed=self._publish_table,
             leads=leads,
+            is_waited_for=lambda model: is_waited_for(self._world, model),
         )
         self._observers = {
             node: Observer(

@@ -55,6 +55,8 @@ class Reconciler:
         Called when ``draining`` changed: gateways must be told.
     leads : callable
         Whether the lease is still ours.
+    is_waited_for : callable
+        Whether anybody still waits for a model: a busy one is not drained for nobody.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Reconciler:
         emit: Callable[[AnyEvent], None],
         drains_changed: Callable[[], None],
         leads: Callable[[], bool],
+        is_waited_for: Callable[[ModelId], bool] = lambda _model: True,
     ) -> None:
         self._clock = clock
         self._servers = servers
@@ -75,6 +78,8 @@ class Reconciler:
         self._emit = emit
         self._drains_changed = drains_changed
         self._leads = leads
+        self._is_waited_for = is_waited_for
+        self._makes_room_for: dict[ModelId, ModelId] = {}
         self._roster = Roster()
         self._began_s = clock.monotonic_s()
         self._heard = asyncio.Event()
@@ -98,6 +103,7 @@ class Reconciler:
                         self._unloads[action.model] = task
                 case LoadModel():
                     awaited = [self._unloads[name] for name in action.after]
+                    self._makes_room_for.update(dict.fromkeys(action.after, action.model))
                     self._begin(self._load_after(action, awaited))
                 case _:
                     _log.error("action_not_supported", action=type(action).__name__)
@@ -237,6 +243,7 @@ class Reconciler:
         finally:
             self._unloads.pop(action.model, None)
             self.draining.pop(action.model, None)
+            self._makes_room_for.pop(action.model, None)
             self.preempting.discard(action.model)
 
     async def _stop_drained(self, action: UnloadModel) -> str | None:
@@ -265,12 +272,17 @@ class Reconciler:
                     verdict = self._roster.drain(action.action_id, action.model)
                     if verdict is DrainVerdict.CLEAR:
                         return True
-                    if verdict is DrainVerdict.BUSY and action.drain_s is None:
+                    if verdict is DrainVerdict.BUSY and not self._waits_for_end(action):
                         return False
                     self._heard.clear()
                     await self._heard.wait()
         except TimeoutError:
             return False
+
+    def _waits_for_end(self, action: UnloadModel) -> bool:
+        """Whether a drain goes on although requests run: in a turn, for whom somebody waits."""
+        wanted = self._makes_room_for.get(action.model)
+        return action.drain_s is not None and (wanted is None or self._is_waited_for(wanted))
 
     def _load_failed(self, action: LoadModel, error: str, retry_after_s: float | None) -> None:
         self._emit(

@@ -11,7 +11,7 @@ from contracts.ids import RequestId
 from contracts.plan import LoadModel, Outcome, PlannerState, UnloadModel
 from contracts.reasons import Reason
 from contracts.world import OpenRequest, Residency, WorldSnapshot
-from controller.demand import demands, moments_s
+from controller.demand import demands, is_waited_for, moments_s
 from controller.planner import plan
 from tests.worlds import GATEWAY, A, B, C, D, config, model, world
 
@@ -251,6 +251,11 @@ class TestPreemption:
 
     def test_never_of_realtime(self):
         assert decide(self.scene(runs=REALTIME)).actions == ()
+
+
+def test_who_is_waited_for():
+    w = scene(open_request(B, BATCH, 1.0))
+    assert [is_waited_for(w, name) for name in (A, B, D)] == [False, True, False]
 
 
 def test_the_next_look_is_when_time_alone_may_change_something():

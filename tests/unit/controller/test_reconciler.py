@@ -47,6 +47,7 @@ class Site:
         self.tables: list[dict[ModelId, str]] = []
         self.start_s = 0.0
         self.leads = True
+        self.waited_for: set[ModelId] = set()
         self.roster = Roster()
         self._numbers = itertools.count(1)
         self.reconciler = Reconciler(
@@ -57,6 +58,7 @@ class Site:
             emit=self.events.append,
             drains_changed=lambda: self.tables.append(dict(self.reconciler.draining)),
             leads=lambda: self.leads,
+            is_waited_for=self.waited_for.__contains__,
         )
 
     def stamp(self) -> Stamp:
@@ -306,6 +308,20 @@ class TestUnload:
             site.beat("drain-b", in_flight={B: 1})
             await site.clock.advance(1.0)
         assert site.errors() == ["it is in use"]
+        assert B in site.server.resident
+
+    async def test_nor_for_nobody(self, site):
+        site.beat()
+        site.waited_for.add(A)
+        site.order(replace(unload(B), drain_s=20.0), load(A, B))
+        await site.clock.advance(0.1)
+        site.beat("drain-b", in_flight={B: 1})
+        await site.clock.advance(1.0)
+        assert site.events == []
+        site.waited_for.clear()
+        site.beat("drain-b", in_flight={B: 1})
+        await site.clock.advance(0.0)
+        assert site.errors() == ["it is in use", "no room was made"]
         assert B in site.server.resident
 
     async def test_whose_work_may_be_cancelled_is_said_as_long_as_it_drains(self, site):
