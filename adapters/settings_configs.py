@@ -83,6 +83,7 @@ def gateway_config(document: Document) -> GatewayConfig:
         keys=tuple(key.get_secret_value() for key in gateway.keys),
         callers=callers(document),
         queue=queue_config(document),
+        max_connections=gateway.max_connections,
         max_body_bytes=gateway.max_body_mb * MIB,
         spool_bytes=gateway.spool_mb * MIB,
         keepalive_comments=gateway.keepalive_comments,

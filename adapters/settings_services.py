@@ -129,6 +129,13 @@ class Gateway(Section):
         default=None,
         allowed=URL_ALLOWED,
     )
+    max_connections: Whole = setting(
+        "Connections of callers. Beyond it the one that has waited longest without a request is "
+        "closed; where all have one, the new one gets 503. Read at start.",
+        default=4096,
+        ge=1,
+        le=1_000_000,
+    )
     max_body_mb: Whole = setting(
         "Largest request body, in MiB; larger ones get 413.", default=2048, ge=1, le=1024**2
     )

@@ -270,6 +270,8 @@ class GatewayConfig:
     keys: tuple[str, ...] = field(default=(), repr=False)
     callers: tuple[CallerKey, ...] = field(default=(), repr=False)
     queue: QueueConfig = field(default_factory=QueueConfig)
+    max_connections: int = 4_096
+    """Read at start. Fewer where the process may not open so many files."""
     max_body_bytes: int = 2 * 1024**3
     spool_bytes: int = 1024**2
     keepalive_comments: bool = True

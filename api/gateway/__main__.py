@@ -80,7 +80,7 @@ async def serve(settings: Settings, listening: socket.socket) -> int:
             service.app,
             grace_real_s=config.shutdown_grace_s / clock.scale,
             limits=EdgeLimits(
-                max_connections=connections_within(raise_limit(), EdgeLimits().max_connections)
+                max_connections=connections_within(raise_limit(), config.max_connections)
             ),
             on_refusal=service.refused_at_edge,
         )
