@@ -44,7 +44,7 @@ class EdgeLimits:
     idle_s: float = 75.0
     head_s: float = 30.0
     body_window_s: float = 60.0
-    body_window_bytes: int = 6_000
+    body_window_bytes: int = 30_000
     linger_s: float = 1.0
     linger_bytes: int = 256 * 1024**2
     max_pipelined: int = 32

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 INFLATED = frozenset({b"gzip", b"x-gzip", b"deflate"})
 """Encodings that can be looked into; others (br, zstd) stay opaque."""
 
-MAX_INFLATED_BYTES = 64 * 1024**2
+MAX_INFLATED_BYTES = 16 * 1024**2
 """What is looked at of one answer. What comes after it is relayed only."""
 
 _PIECE_BYTES = 65_536

@@ -93,7 +93,7 @@ class GatewayMetrics:
         self._warmth = WarmthWatch()
         self._tokens = Tally(
             f"{name}_tokens_total",
-            "Tokens as answers told them.",
+            "Tokens as answers told them, else the pieces of content in their streams.",
             ("model", "direction"),
             registry=registry,
         )

@@ -236,6 +236,21 @@ async def test_a_large_upload_takes_no_memory(start, kit, session):
     server.close()
 
 
+async def test_idle_connections_take_little_memory(start, session):
+    process = await start(HEADSTART_GATEWAY__MAX_CONNECTIONS="300")
+    await process.is_up(session)
+    before_kib = peak_kib(process)
+    idle = [await asyncio.open_connection("127.0.0.1", process.port) for _ in range(400)]
+    async with session.get(process.url + "/headstart/metrics") as answer:
+        text = await answer.text()
+    given_way = text.split('refusals_total{type="gave_way"} ')[1].splitlines()[0]
+    # Those that have waited longest gave way to the others, and to the one that asked.
+    assert float(given_way) >= 100
+    assert peak_kib(process) - before_kib < 12 * 1024
+    for _, writer in idle:
+        writer.close()
+
+
 def peak_kib(process: Process) -> int:
     """The most memory that the process ever held."""
     status = Path(f"/proc/{process.process.pid}/status").read_text()
