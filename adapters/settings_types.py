@@ -195,7 +195,7 @@ Memory = Annotated[
 
 Mode = Annotated[Literal["observe", "active", "resource-aware"], BeforeValidator(_one_spelling)]
 Policy = Annotated[
-    Literal["headstart", "lru", "localai-lru", "idle-timeout", "gdsf"],
+    Literal["headstart", "lru", "localai-lru", "idle-timeout", "gdsf", "weighted-score"],
     BeforeValidator(_one_spelling),
 ]
 Strategy = Annotated[

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     LEAST_RECENTLY_USED = "least_recently_used"
     IDLE_TIMEOUT = "idle_timeout"
     LEAST_VALUE_PER_BYTE = "least_value_per_byte"
+    HIGHEST_SCORE = "highest_score"
     GHOST = "ghost"
     FAIR_TURN = "fair_turn"
     PREEMPTED = "preempted"
@@ -68,6 +69,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.LEAST_RECENTLY_USED: "it was used longest ago (no usable forecast, or policy lru)",
     Reason.IDLE_TIMEOUT: "nobody used it for the idle time",
     Reason.LEAST_VALUE_PER_BYTE: "it has the least frequency times load time per byte (gdsf)",
+    Reason.HIGHEST_SCORE: "it has the highest victim score (weighted-score)",
     Reason.GHOST: "its process is dead although LocalAI still lists it",
     Reason.FAIR_TURN: "requests of another model have waited for its place for a whole turn",
     Reason.PREEMPTED: "work that may be put back makes room for a realtime request",

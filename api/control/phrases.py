@@ -15,6 +15,7 @@ _UNLOADS = frozenset(
         Reason.LEAST_RECENTLY_USED,
         Reason.IDLE_TIMEOUT,
         Reason.LEAST_VALUE_PER_BYTE,
+        Reason.HIGHEST_SCORE,
         Reason.GHOST,
     }
 )

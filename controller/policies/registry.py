@@ -7,9 +7,18 @@ from controller.policies.base import Policy
 from controller.policies.expected_loss import ExpectedLoss
 from controller.policies.gdsf import Gdsf
 from controller.policies.recency import IdleTimeout, LocalAILru, Lru
+from controller.policies.weighted_score import WeightedScore
 
 POLICIES: dict[str, Policy] = {
-    policy.name: policy for policy in (ExpectedLoss(), Lru(), LocalAILru(), IdleTimeout(), Gdsf())
+    policy.name: policy
+    for policy in (
+        ExpectedLoss(),
+        Lru(),
+        LocalAILru(),
+        IdleTimeout(),
+        Gdsf(),
+        WeightedScore(),
+    )
 }
 
 

@@ -90,7 +90,14 @@ def test_idle_time_counts_from_the_last_use_or_from_the_load():
 
 
 def test_policies_by_name():
-    assert set(POLICIES) == {"headstart", "lru", "localai-lru", "idle-timeout", "gdsf"}
+    assert set(POLICIES) == {
+        "headstart",
+        "lru",
+        "localai-lru",
+        "idle-timeout",
+        "gdsf",
+        "weighted-score",
+    }
     for name in POLICIES:
         assert policy_named(name).name == name
     with pytest.raises(Invalid, match=r"unknown policy 'lfu'; known are gdsf, headstart"):
