@@ -98,6 +98,8 @@ def _model_event(
     world: WorldSnapshot, event: ModelLoadStarted | ModelLoaded | ModelLoadFailed | ModelUnloaded
 ) -> WorldSnapshot:
     """What happened to a copy of a model; only that of its home is ours to plan."""
+    if isinstance(event, ModelUnloaded) and not _is_home(world, event.model, event.node):
+        return _without_copy(world, event)
     if isinstance(event, ModelLoaded | ModelUnloaded):
         resident = isinstance(event, ModelLoaded)
         world = _with_resident(world, event.node, event.model, resident=resident)
@@ -112,6 +114,19 @@ def _model_event(
             return _load_failed(world, event)
         case ModelUnloaded():
             return _step(world, event.model, Step.UNLOADED, event.at_s)
+        case _:
+            assert_never(event)
+
+
+def _without_copy(world: WorldSnapshot, event: ModelUnloaded) -> WorldSnapshot:
+    """What a copy took counted as used by others, and is free now."""
+    status, node = world.models.get(event.model), world.nodes.get(event.node)
+    if status is None or node is None or event.model not in node.residents:
+        return world
+    world = _with_resident(world, event.node, event.model, resident=False)
+    node = world.nodes[event.node]
+    others_bytes = max(0, node.used_by_others_bytes - (status.footprint_bytes or 0))
+    return _with_node(world, replace(node, used_by_others_bytes=others_bytes))
 
 
 def commit(world: WorldSnapshot, plan: Plan) -> WorldSnapshot:

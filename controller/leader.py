@@ -15,7 +15,7 @@ import structlog
 
 from contracts.config import ControllerConfig
 from contracts.errors import Transient
-from contracts.events import AnyEvent, RequestDispatched
+from contracts.events import AnyEvent, RequestDispatched, UnloadCause
 from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId, NodeId
 from contracts.messages import (
@@ -28,6 +28,7 @@ from contracts.messages import (
     UnloadRequested,
 )
 from contracts.plan import PlannerState
+from contracts.reasons import Reason
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Residency, WorldSnapshot
 from controller.beats import drop_gateway, fold_beat, unheard_sources, with_preemptible
@@ -40,6 +41,7 @@ from controller.catalogue import (
     with_load_request,
     with_unload_request,
 )
+from controller.copies import Copy, copies_in_the_way, copies_of, copies_plan
 from controller.demand import is_waited_for
 from controller.fold import commit, fold
 from controller.following import RETRY_S, follow
@@ -235,13 +237,16 @@ class Leader:
         if self._world.mode is Mode.ACTIVE and result.plan.actions and self._leads():
             self._world = commit(self._world, result.plan)
             self._reconciler.order(result.plan)
+        leaving = self._reconciler.leaving
+        in_the_way = copies_in_the_way(self._world, self._config.planner, leaving)
+        self._drop_copies(in_the_way, UnloadCause.EVICTED, Reason.LEAST_RECENTLY_USED)
         self._publish_table()
         self._answer()
         return min(result.next_tick_at_s, now_s + self._config.planner.tick_s)
 
     def _answer(self) -> None:
         for model in self._asked:
-            answer = load_answer(self._world, self._state, model)
+            answer = load_answer(self._world, self._state, model, self._reconciler.leaving)
             self._voice.add(lambda answer=answer: self._ports.to_gateways.send(answer))  # type: ignore[misc]  # mypy cannot infer a lambda's default
         self._asked.clear()
 
@@ -277,6 +282,8 @@ class Leader:
                     self._world = with_load_request(self._world, message.model)
                 case UnloadRequested():
                     self._world = with_unload_request(self._world, message.model)
+                    copies = copies_of(self._world, message.model)
+                    self._drop_copies(copies, UnloadCause.OPERATOR, Reason.OPERATOR)
                 case SettingsChanged():
                     self._outbox.add(self._read_controls)
         self._wake.set()
@@ -290,6 +297,14 @@ class Leader:
         self._outbox.add(lambda: self._ports.journal.append(result.plan.decisions))
         self._world = commit(self._world, result.plan)
         self._reconciler.order(result.plan)
+
+    def _drop_copies(self, copies: tuple[Copy, ...], cause: UnloadCause, reason: Reason) -> None:
+        if not copies or self._world.mode is not Mode.ACTIVE or not self._leads():
+            return
+        result = copies_plan(self._world, self._state, copies, cause=cause, reason=reason)
+        self._state = result.state
+        self._outbox.add(lambda: self._ports.journal.append(result.plan.decisions))
+        self._reconciler.order_copies(result.plan)
 
     def _find_homes(self) -> None:
         """Models whose home is lost or worse than another node get another one."""
@@ -374,6 +389,7 @@ class Leader:
             profiles=self._profiles,
             draining=self._reconciler.draining,
             preempting=self._reconciler.preempting,
+            leaving=self._reconciler.leaving,
             aliases={alias: m for c in self._catalogues.values() for alias, m in c.aliases.items()},
         )
         last = self._table

@@ -30,10 +30,17 @@ from contracts.events import (
 from contracts.ids import ModelId, NodeId
 from contracts.plan import LoadModel, Plan, UnloadModel
 from contracts.ports import Clock, ModelServer
+from controller.copies import Copy
 from controller.fold import LOAD_KIND, UNLOAD_KIND
 from controller.roster import GONE_AFTER_S, DrainVerdict, Roster
 
 _log = structlog.get_logger("headstart.controller")
+
+UNLOAD_COPY_KIND = "unload_copy"
+"""Of actions on a copy that is not at home: they say nothing of the home."""
+
+COPY_NOTICE_S = 2.0
+"""Gateways have the table that leaves a copy out by then."""
 
 
 class Stamp(TypedDict):
@@ -88,6 +95,7 @@ class Reconciler:
         self._unloads: dict[ModelId, asyncio.Task[bool]] = {}
         self.draining: dict[ModelId, str] = {}
         self.preempting: set[ModelId] = set()
+        self.leaving: set[Copy] = set()
 
     def reconfigure(self, config: ControllerConfig) -> None:
         """The configuration has changed: its time limits hold for what is ordered from now on."""
@@ -108,6 +116,15 @@ class Reconciler:
                 case _:
                     _log.error("action_not_supported", action=type(action).__name__)
 
+    def order_copies(self, plan: Plan) -> None:
+        """Unload copies that are not at home; one that goes already is left to that."""
+        for action in plan.actions:
+            assert isinstance(action, UnloadModel)
+            copy = Copy(action.model, action.node)
+            if copy not in self.leaving:
+                self.leaving.add(copy)
+                self._begin(self._unload_copy(action, copy))
+
     def heard(self, roster: Roster) -> None:
         """Gateways spoke; drains that wait look again."""
         self._roster = roster
@@ -125,6 +142,7 @@ class Reconciler:
         await asyncio.gather(*given_up, return_exceptions=True)
         self.draining.clear()
         self.preempting.clear()
+        self.leaving.clear()
 
     def _begin(self, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
         task = asyncio.create_task(work)
@@ -209,14 +227,32 @@ class Reconciler:
         if problem is not None:
             self._failed(action.action_id, UNLOAD_KIND, action.model, problem)
             return False
+        self._gone(action, UNLOAD_KIND, started_s)
+        return True
+
+    def _gone(self, action: UnloadModel, kind: str, started_s: float) -> None:
         self._emit(
             ModelUnloaded(**self._stamp(), model=action.model, node=action.node, cause=action.cause)
         )
         took_s = self._clock.monotonic_s() - started_s
-        self._applied(action.action_id, UNLOAD_KIND, action.model, took_s)
+        self._applied(action.action_id, kind, action.model, took_s)
         _log.info(
             "model_unloaded", model=action.model, node=action.node, reason=action.reason.value
         )
+
+    async def _unload_copy(self, action: UnloadModel, copy: Copy) -> bool:
+        """Gateways are told first; LocalAI's monitor then says when the last request has ended."""
+        started_s = self._clock.monotonic_s()
+        self._drains_changed()
+        try:
+            await self._clock.sleep(COPY_NOTICE_S)
+            problem = await self._stop_idle(action)
+        finally:
+            self.leaving.discard(copy)
+        if problem is not None:
+            self._failed(action.action_id, UNLOAD_COPY_KIND, action.model, problem)
+            return False
+        self._gone(action, UNLOAD_COPY_KIND, started_s)
         return True
 
     async def _forget_ghost(self, action: UnloadModel) -> str | None:
@@ -249,6 +285,9 @@ class Reconciler:
     async def _stop_drained(self, action: UnloadModel) -> str | None:
         if not await self._drained(action):
             return "it is in use"
+        return await self._stop_idle(action)
+
+    async def _stop_idle(self, action: UnloadModel) -> str | None:
         server = self._servers[action.node]
         try:
             if await server.is_busy(action.model):

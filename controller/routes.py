@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from contracts.config import ModelProfile, PlannerConfig
 from contracts.events import PriorityClass
@@ -13,6 +13,7 @@ from contracts.plan import Outcome, PlannerState
 from contracts.reasons import Reason, explain
 from contracts.routing import ModelRoute, NodeRoute, RoutingTable
 from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
+from controller.copies import Copy
 from controller.memory import room
 from controller.policies.base import expected_load_s
 
@@ -27,6 +28,7 @@ def routing_table(
     profiles: Mapping[ModelId, ModelProfile],
     draining: Mapping[ModelId, str],
     aliases: Mapping[str, ModelId],
+    leaving: Collection[Copy] = (),
     preempting: Iterable[ModelId] = (),
 ) -> RoutingTable:
     """The table that the leader with this fencing token publishes."""
@@ -35,7 +37,7 @@ def routing_table(
         token=token,
         made_at_s=world.taken_at_s,
         mode=world.mode,
-        models=_routes(world, profiles),
+        models=_routes(world, profiles, leaving),
         nodes={
             name: NodeRoute(
                 node=name,
@@ -53,7 +55,9 @@ def routing_table(
     )
 
 
-def load_answer(world: WorldSnapshot, state: PlannerState, model: ModelId) -> LoadAnswer:
+def load_answer(
+    world: WorldSnapshot, state: PlannerState, model: ModelId, leaving: Collection[Copy] = ()
+) -> LoadAnswer:
     """What a gateway that waits for ``model`` is told, after a plan was committed."""
     status = world.models.get(model)
     if status is None:
@@ -67,6 +71,8 @@ def load_answer(world: WorldSnapshot, state: PlannerState, model: ModelId) -> Lo
     outcome, reason = state.last_said.get(model, (Outcome.HOLD, Reason.LOADING))
     if status.residency in (Residency.DRAINING, Residency.UNLOADING):
         reason = Reason.DRAINING  # what was said of it is why it goes, not why its caller waits
+    if reason is Reason.NEVER_FITS and any(copy.node == status.node for copy in leaving):
+        reason = Reason.NO_ROOM  # a copy that takes its room is about to go
     if outcome is Outcome.HOLD and reason in _REFUSALS:
         until_s = status.cooldown_until_s
         rest_s = None if until_s is None else max(0.0, until_s - world.taken_at_s)
@@ -93,7 +99,7 @@ def _refusal(model: ModelId, reason: Reason, *, retry_after_s: float | None = No
 
 
 def _routes(
-    world: WorldSnapshot, profiles: Mapping[ModelId, ModelProfile]
+    world: WorldSnapshot, profiles: Mapping[ModelId, ModelProfile], leaving: Collection[Copy]
 ) -> dict[ModelId, ModelRoute]:
     """Each model at its home, and beside it where else it is known."""
     places: dict[ModelId, dict[NodeId, Residency]] = {}
@@ -101,6 +107,8 @@ def _routes(
         for node in world.nodes.values():
             for name in node.lists:
                 there = Residency.HOT if name in node.residents else Residency.COLD
+                if Copy(name, node.node) in leaving:
+                    there = Residency.DRAINING
                 places.setdefault(name, {})[node.node] = there
     routes = {}
     for name, status in world.models.items():

@@ -7,8 +7,10 @@ from dataclasses import replace
 from contracts.events import LoadCause, NodeLost, NodeObserved
 from contracts.ids import GatewayId, NodeId, RequestId
 from contracts.messages import LoadWanted
-from contracts.world import NodeStatus, Residency
-from controller.fold import fold
+from contracts.plan import LoadModel, Plan
+from contracts.reasons import Reason
+from contracts.world import Mode, NodeStatus, Residency
+from controller.fold import commit, fold
 from controller.open_requests import fold_wanted
 from controller.routes import routing_table
 from tests.worlds import (
@@ -60,6 +62,22 @@ def test_a_load_elsewhere_is_a_copy_and_not_the_home():
 def test_a_load_that_failed_elsewhere_is_no_failure_of_the_home():
     w = fold(two_nodes(model(A, HOT)), elsewhere(load_failed(A, 101.0)))
     assert w.models[A].residency is HOT
+
+
+def test_orders_for_models_that_went_meanwhile_change_nothing():
+    gone = LoadModel(
+        action_id="a", model=A, node=NODE, cause=LoadCause.DEMAND, reason=Reason.DEMAND
+    )
+    plan = Plan(
+        plan_id="p",
+        made_at_s=100.0,
+        based_on=1,
+        mode=Mode.ACTIVE,
+        actions=(gone,),
+        decisions=(),
+    )
+    w = world(model(B))
+    assert commit(w, plan).models == w.models
 
 
 def test_what_is_loaded_at_home_is_resident_there():
