@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import quote
 
 from api.gateway.detect import Headers
@@ -200,6 +201,7 @@ def presented_keys(headers: Headers) -> list[bytes]:
     return keys
 
 
+@lru_cache(maxsize=1024)
 def header_text(text: str) -> bytes:
     """A name as a header's value: what is not printable ASCII is escaped."""
     return quote(text, safe="!\"#$&'()*+,/:;<=>?@[]^`{|}~ ").encode("ascii")
