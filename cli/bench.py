@@ -12,6 +12,9 @@ from contracts.errors import Invalid
 
 BENCHES: Mapping[str, tuple[str, str]] = {
     "gateway": ("cli.bench_gateway", "The data path, beside nginx and LiteLLM in one run."),
+    "batches": ("cli.bench_batches", "Batches and people on one GPU."),
+    "planner": ("cli.bench_planner", "One run of the planner, at 100 and 5,000 models."),
+    "saturation": ("cli.bench_saturation", "What is gained over LocalAI's LRU under full load."),
 }
 """Benchmarks: the module whose ``register(app)`` adds each, and what its line in help says."""
 
