@@ -245,6 +245,8 @@ class CallerKey:
         Names and patterns (``*``, ``?``) of the models that it may use; empty: all.
     weight : float
         What its requests count for in admission, beside those of other keys.
+    goes_on : bool
+        It may be LocalAI's own as well, and so is shown to it where no other one is configured.
     """
 
     name: str
@@ -254,6 +256,7 @@ class CallerKey:
     requests_per_min: float | None = None
     models: tuple[str, ...] = ()
     weight: float = 1.0
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

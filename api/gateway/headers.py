@@ -111,8 +111,9 @@ def outgoing_headers(
 ) -> list[Header]:
     """What goes to LocalAI: all but hop-by-hop headers and ours, and where it came from.
 
-    The gateway's own key stays here, in whatever way it was shown. ``node_key`` replaces all of
-    the caller's keys. ``drop`` names further headers to leave out.
+    The gateway's own key stays here, in whatever way it was shown, unless it may be LocalAI's as
+    well. ``node_key`` replaces all of the caller's keys. ``drop`` names further headers to leave
+    out.
     """
     strips = node_key is not None or head.key is not None
     left_out = HOP_BY_HOP.union(drop)
@@ -228,7 +229,7 @@ def _without_keys(own: CallerKey | None, name: bytes, value: bytes, *, every: bo
 
 
 def _is(own: CallerKey | None, shown: bytes) -> bool:
-    return own is not None and hashlib.sha256(shown).digest() == own.digest
+    return own is not None and not own.goes_on and hashlib.sha256(shown).digest() == own.digest
 
 
 def _forwarded(head: RequestHead, before: dict[bytes, bytes]) -> list[Header]:

@@ -54,7 +54,7 @@ class KeyRing:
 
     def __init__(self, config: GatewayConfig) -> None:
         plain = (
-            CallerKey(name=f"keys[{number}]", digest=digest_of(key.encode()))
+            CallerKey(name=f"keys[{number}]", digest=digest_of(key.encode()), goes_on=True)
             for number, key in enumerate(config.keys)
         )
         self._by_digest = {key.digest: key for key in (*plain, *config.callers)}

@@ -15,7 +15,8 @@ import redis
 from adapters.clock import ScaledClock
 from adapters.key_hash import hash_line
 from adapters.localai import LocalAIServer
-from contracts.config import NodeConfig
+from api.gateway.keys import digest_of
+from contracts.config import CallerKey, NodeConfig
 from contracts.errors import HeadstartError
 from contracts.ids import ModelId, NodeId
 from tests.gateway_process import gateway_process
@@ -97,7 +98,8 @@ async def test_a_key_in_the_subprotocols_of_a_handshake(kit, session, holds_keys
 
     kit.localai.script = script
     kit.localai.reads_bodies = False
-    gateway = await kit.start(keys=("k3y",) if holds_keys else ())
+    ours = CallerKey(name="browser", digest=digest_of(b"k3y"))
+    gateway = await kit.start(callers=(ours,) if holds_keys else ())
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
     head = (
         "GET /v1/realtime?model=m HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from api.gateway.headers import RequestHead, outgoing_headers
@@ -50,6 +52,12 @@ def test_where_the_gateway_judges_nobody_keys_pass_as_they_came(name, value):
 @pytest.mark.parametrize(("name", "value"), SHOWN)
 def test_our_key_does_not_reach_localai(name, value):
     assert sent(name, value, key=OURS) == []
+
+
+@pytest.mark.parametrize(("name", "value"), SHOWN)
+def test_a_plain_key_may_be_localais_as_well(name, value):
+    assert sent(name, value, key=replace(OURS, goes_on=True)) == [value]
+    assert sent(name, value, key=replace(OURS, goes_on=True), node_key="node") != [value]
 
 
 @pytest.mark.parametrize(("name", "value"), THEIRS)
