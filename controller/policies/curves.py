@@ -36,6 +36,7 @@ class CurveBoard:
         self._hazards = np.zeros((_FIRST_ROWS, len(_GRID_S)))
         self._made_s = np.zeros(_FIRST_ROWS)
         self._until_s = np.full(_FIRST_ROWS, -math.inf)
+        self._degraded = np.zeros(_FIRST_ROWS, dtype=bool)
 
     def rows(self, models: Sequence[ModelId], forecasts: Forecasts) -> Rows:
         """Where the curves of ``models`` are, after those that have changed were renewed."""
@@ -62,9 +63,17 @@ class CurveBoard:
         return np.array(found, dtype=np.intp)
 
     def usable(self, rows: Rows, now_s: float) -> npt.NDArray[np.bool_]:
-        """Which of the curves may be used now: not missing, expired or degraded."""
+        """Which of the curves may be used now: not missing or expired.
+
+        One that is degraded is its model's base rate, so it tells how often and not when.
+        """
         usable: npt.NDArray[np.bool_] = now_s < self._until_s[rows]
         return usable
+
+    def timely(self, rows: Rows, now_s: float) -> npt.NDArray[np.bool_]:
+        """Which of them tell when: usable and not degraded."""
+        timely: npt.NDArray[np.bool_] = self.usable(rows, now_s) & ~self._degraded[rows]
+        return timely
 
     def probability(
         self, rows: Rows, now_s: float, start_s: Floats | float, end_s: Floats | float
@@ -89,7 +98,7 @@ class CurveBoard:
         known = []
         for row in stale:
             curve = self._curves[row]
-            if curve is None or curve.status is ForecastStatus.DEGRADED:
+            if curve is None:
                 self._until_s[row] = -math.inf
                 self._hazards[row] = 0.0
             else:
@@ -99,6 +108,7 @@ class CurveBoard:
             self._hazards[known, 1:] = [curve.cumulative_hazard for curve in curves]
             self._made_s[known] = [curve.made_at_s for curve in curves]
             self._until_s[known] = [curve.expires_at_s for curve in curves]
+            self._degraded[known] = [curve.status is ForecastStatus.DEGRADED for curve in curves]
 
     def _make_room(self) -> None:
         more = len(self._curves) - len(self._made_s)
@@ -107,3 +117,4 @@ class CurveBoard:
             self._hazards = np.pad(self._hazards, ((0, more), (0, 0)))
             self._made_s = np.pad(self._made_s, (0, more))
             self._until_s = np.pad(self._until_s, (0, more), constant_values=-math.inf)
+            self._degraded = np.pad(self._degraded, (0, more))

@@ -17,9 +17,10 @@ gain 0.5; over a victim that is used with P = 0.2, at a price of 0.1: (0.5 - 0.3
 A prefetch also waits while waiting costs less: while its victims are likelier to be used before
 the next look at the plan than a later start would be too late.
 
-Without any usable forecast the order is LRU. Where only some models have one, the others
-are judged by P(use within w | idle for a) = w / (w + a), which is what "no idea" says: a model
-idle for a is as likely to be used before as after another a (Lindy, power law of exponent 1).
+Without any usable forecast the order is LRU. A degraded forecast is its model's base rate: that
+is enough to weigh a victim by, and not to load ahead by. A model without any is judged by
+P(use within w | idle for a) = w / (w + a), which is what "no idea" says: a model idle for a is
+as likely to be used before as after another a (Lindy, power law of exponent 1).
 
 ``prefetch_price`` keeps prefetching honest whatever the calibration: a wasted prefetch raises
 it, a used one lowers it, so that the share of wasted ones settles at the target.
@@ -116,7 +117,7 @@ class ExpectedLoss(Lru):
         if guard is not None and guard.following:
             return ()
         rows = context.board.rows([status.model for status in cold], context.forecasts)
-        known = np.flatnonzero(context.board.usable(rows, context.now_s))
+        known = np.flatnonzero(context.board.timely(rows, context.now_s))
         if not len(known):
             return ()
         models = [cold[place] for place in known.tolist()]
@@ -210,11 +211,11 @@ class ExpectedLoss(Lru):
 
 
 def _odds(context: Context, statuses: Sequence[ModelStatus], within_s: float) -> Floats | None:
-    """P(use within) of each; None where no curve of theirs may be used."""
+    """P(use within) of each; None where no curve of theirs tells when."""
     rows = context.board.rows([status.model for status in statuses], context.forecasts)
-    usable = context.board.usable(rows, context.now_s)
-    if not usable.any():
+    if not context.board.timely(rows, context.now_s).any():
         return None
+    usable = context.board.usable(rows, context.now_s)
     odds = context.board.probability(rows, context.now_s, 0.0, within_s)
     for place in np.flatnonzero(~usable).tolist():
         odds[place] = within_s / (within_s + idle_s(context, statuses[place]))

@@ -29,14 +29,15 @@ def test_as_the_curve_itself(now_s, start_s, end_s):
     )
 
 
-def test_usable_until_it_expires_unless_missing_or_degraded():
+def test_usable_until_it_expires_unless_missing_and_timely_unless_degraded():
     degraded = curve(B, {20: 1.0}, status=ForecastStatus.DEGRADED)
     silent = ModelForecast(model=C, next_use=None, signals=())
     board = CurveBoard()
     rows = board.rows([A, B, C, ModelId("d")], told(curve(A, {20: 1.0}), degraded, silent))
-    assert board.usable(rows, 159.9).tolist() == [True, False, False, False]
+    assert board.usable(rows, 159.9).tolist() == [True, True, False, False]
+    assert board.timely(rows, 159.9).tolist() == [True, False, False, False]
     assert board.usable(rows, 160.0).tolist() == [False] * 4
-    assert board.probability(rows, 100.0, 0.0, 60.0).tolist()[1:] == [0.0] * 3
+    assert board.probability(rows, 100.0, 0.0, 60.0).tolist()[2:] == [0.0] * 2
 
 
 def test_a_curve_that_is_renewed_or_withdrawn_is_followed():
@@ -49,7 +50,7 @@ def test_a_curve_that_is_renewed_or_withdrawn_is_followed():
     assert not board.usable(board.rows([A], {}), 100.0).any()
     worse = replace(curve(A, {20: 3.0}).next_use, status=ForecastStatus.DEGRADED)
     lost = {A: ModelForecast(model=A, next_use=worse, signals=())}
-    assert not board.usable(board.rows([A], lost), 100.0).any()
+    assert not board.timely(board.rows([A], lost), 100.0).any()
 
 
 def test_any_number_of_models_and_those_that_are_gone_are_let_go():

@@ -250,6 +250,20 @@ class TestExpectedLoss:
         assert [v.model for v in victims] == [A, B]
         assert victims[0].loss == pytest.approx(0.75)
 
+    def test_a_degraded_forecast_weighs_a_victim_and_loads_nothing_ahead(self):
+        w = world(model(A, HOT, used_s=99.0), model(B, HOT), now_s=100.0)
+        rate = curve(A, {45: 0.1}, status=ForecastStatus.DEGRADED)
+        found = context(w, rate, curve(B, {20: 2.0}))
+        victims = self.policy.victims(found, w.on_node(NODE))
+        assert victims[0].loss == pytest.approx(-math.expm1(-0.1))
+        cold = world(model(A))
+        assert self.policy.candidates(context(cold, rate), cold.on_node(NODE)) == ()
+
+    def test_where_all_are_degraded_it_is_lru(self):
+        w = world(model(A, HOT, used_s=90.0), model(B, HOT, used_s=50.0))
+        rates = [curve(m, {45: 0.1}, status=ForecastStatus.DEGRADED) for m in (A, B)]
+        assert ranked(self.policy, w, *rates) == [B, A]
+
     def test_one_that_frees_nothing_known_goes_last(self):
         w = world(model(A, HOT, mb=None), model(B, HOT))
         assert ranked(self.policy, w, curve(A, {20: 0.1}), curve(B, {20: 3.0})) == [B, A]
