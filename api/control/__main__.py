@@ -10,6 +10,7 @@ from functools import partial
 import structlog
 
 from adapters.clock import ScaledClock
+from adapters.config_files import ConfigReload
 from adapters.file_store import FILES_FOLDER, DiskFileStore
 from adapters.log_setup import configure_logging
 from adapters.process_signals import on_hang_up
@@ -23,6 +24,7 @@ from adapters.redis_mailbox import to_controller
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.rq_queue import RqJobQueue, connect_blocking
 from adapters.settings import Settings, load_settings
+from adapters.settings_changes import Changes, changes_for
 from adapters.webhooks import check_webhook
 from api.control.app import create_app
 from api.control.ports import ControlPorts
@@ -34,12 +36,30 @@ _log = structlog.get_logger("headstart.control")
 
 BAD_CONFIGURATION = 2
 
+APPLIED = (
+    ("gateway", "keys"),
+    ("gateway", "named_keys"),
+    ("workers", "gateway_key"),
+    ("logging",),
+)
+"""Settings that a running control API takes over: who may come in."""
+
+ON_RESTART = (
+    ("control",),
+    ("workers", "files_max_gb"),
+    ("workers", "webhooks_to_private"),
+    ("redis",),
+    ("data_dir",),
+)
+"""Settings that it reads at its start alone."""
+
 
 async def serve(settings: Settings, redis_url: str) -> None:
     """Serve until SIGTERM or SIGINT. Raises Invalid when the port cannot be had."""
     config, workers = settings.control_config(), settings.workers_config()
     listener = bind(config.host, config.port)
     client, blocking = connect(redis_url), connect_blocking(redis_url)
+    clock = ScaledClock.from_environment(os.environ)
     app = create_app(
         config,
         ControlPorts(
@@ -58,17 +78,26 @@ async def serve(settings: Settings, redis_url: str) -> None:
             ),
             batches=RedisBatchStore(client),
         ),
-        ScaledClock.from_environment(os.environ),
+        clock,
         gateway=settings.gateway_config(),
         default_target_s=settings.controller_config().planner.default_target_s,
     )
     server = ControlServer(app, on_stop=app.state.room.feed.close)
-    on_hang_up(stop=server.end, reload=None)
+
+    def apply(before: Settings, after: Settings) -> Changes:
+        app.state.room.users.reload(after.gateway_config())
+        configure_logging("control", json=after.log_json, level=after.log_level)
+        return changes_for(before, after, applied=APPLIED, on_restart=ON_RESTART)
+
+    configuration = ConfigReload(settings, os.environ, apply, clock)
+    on_hang_up(stop=server.end, reload=configuration.reload)
+    watching = asyncio.create_task(configuration.watch())
     host, port = listener.getsockname()[:2]
     _log.info("control.listening", host=host, port=port, writes=_writes(config.admin_key))
     try:
         await server.serve(sockets=[listener])
     finally:
+        watching.cancel()
         listener.close()
         blocking.close()
         await client.aclose()

@@ -58,6 +58,10 @@ class Users:
         admin_key = control.admin_key
         self._admin_key = None if admin_key is None else admin_key.encode()
 
+    def reload(self, config: GatewayConfig) -> None:
+        """The gateway's keys have changed: those that are gone open nothing any more."""
+        self._ring = KeyRing(config)
+
     def of(self, request: Request) -> User:
         """Who this is. Raises ApiError (401) where keys are asked for and none fits."""
         shown = [key for key in presented_keys(request.headers.raw) if key]

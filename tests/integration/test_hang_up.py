@@ -19,7 +19,7 @@ SAYS = {
     "gateway": "configuration_loaded",
     "controller": "configuration_loaded",
     "predictor": "configuration_needs_restart",
-    "control": "configuration_needs_restart",
+    "control": "configuration_loaded",
     "workers": "configuration_needs_restart",
 }
 

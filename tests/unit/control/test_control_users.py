@@ -1,0 +1,29 @@
+"""Callers of files and batches, by the gateway's keys, also when those change."""
+
+from __future__ import annotations
+
+import pytest
+from fastapi import Request
+
+from api.control.errors import ApiError
+from api.control.users import Users
+from api.gateway.keys import digest_of
+from contracts.config import CallerKey, ControlConfig, GatewayConfig
+
+
+def showing(key: str) -> Request:
+    headers = [(b"authorization", b"Bearer " + key.encode())]
+    return Request({"type": "http", "headers": headers, "client": ("10.0.0.1", 1)})
+
+
+def test_a_key_that_was_taken_away_opens_nothing_any_more():
+    named = CallerKey(name="a", digest=digest_of(b"one"), models=("m",))
+    users = Users(GatewayConfig(callers=(named,)), ControlConfig())
+    before = users.of(showing("one"))
+    assert before.models == ("m",)
+    users.reload(GatewayConfig(keys=("two",)))
+    with pytest.raises(ApiError) as refused:
+        users.of(showing("one"))
+    assert refused.value.status == 401
+    after = users.of(showing("two"))
+    assert not after.sees(before.owner)
