@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
+from contracts.batches import Batch, BatchStatus, LineCounts
 from contracts.config import ControlConfig
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
@@ -132,6 +133,33 @@ async def test_a_load_is_asked_for_and_seen_to_begin(browser: Browser, control):
         await expect(row(page, LLAMA)).to_contain_text("loading", timeout=10_000)
         _, messages = control.do(control.lively.mailbox.receive("0", block_s=0))
         assert [m.model for m in messages if isinstance(m, LoadRequested)] == [LLAMA]
+
+
+async def test_batches_that_go_on_are_shown_with_how_far_they_are(browser: Browser):
+    control = RunningControl(kinds=KINDS).start()
+    batch = Batch(
+        batch_id="batch_1",
+        endpoint="/v1/embeddings",
+        input_file_id="file-1",
+        completion_window="24h",
+        status=BatchStatus.IN_PROGRESS,
+        created_at_s=1.0,
+        expires_at_s=2.0,
+        counts=LineCounts(total=1000, completed=250, failed=10),
+        lines_per_s=2.0,
+        metadata={"name": "nightly <b>tags</b>"},
+    )
+    ended = replace(batch, batch_id="batch_2", status=BatchStatus.COMPLETED, metadata={})
+    for one in (batch, ended):
+        control.do(control.batches.add(one))
+    try:
+        async with opened(browser, control.url) as watched:
+            jobs = watched.page.locator("#jobs")
+            await expect(jobs).to_contain_text("nightly <b>tags</b>")
+            await expect(jobs).to_contain_text("250 of 1,000 lines, 10 failed, 6 min")
+            await expect(jobs).not_to_contain_text("batch_2")
+    finally:
+        control.stop()
 
 
 async def test_a_decision_opens_and_stays_open_while_newer_ones_come(browser: Browser, control):

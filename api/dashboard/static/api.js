@@ -29,6 +29,12 @@ export async function call(method, path, body) {
   throw new ApiFault(error?.message ?? `the server answered ${response.status}`, response.status, error?.code);
 }
 
+/** What is there to be seen without asking for a key; null where it is not for this caller. */
+export async function glance(path) {
+  const response = await send("GET", path);
+  return response.ok ? response.json().catch(() => null) : null;
+}
+
 async function send(method, path, body) {
   const extra = body === undefined ? {} : { "Content-Type": "application/json" };
   try {

@@ -1,6 +1,6 @@
 // Memory of each node against its budget, queues, and background jobs.
 
-import { call } from "./api.js";
+import { call, glance } from "./api.js";
 import { $, el, replace } from "./dom.js";
 import * as format from "./format.js";
 import { on, state } from "./store.js";
@@ -120,6 +120,28 @@ function drawQueues() {
   );
 }
 
+/** Batches that go on, with how far they are; null where there are none, or they are not ours to see. */
+async function batchList() {
+  const answer = await glance("v1/batches?limit=20");
+  const open = (answer?.data ?? []).filter((batch) => ["validating", "in_progress", "finalizing", "cancelling"].includes(batch.status));
+  if (!open.length) return null;
+  const rows = open.map((batch) => {
+    const { total, completed, failed } = batch.request_counts;
+    const fill = el("span", { class: "bar-fill queue" });
+    fill.style.width = `${total ? (100 * (completed + failed)) / total : 0}%`;
+    const rest = batch.headstart.rest_s === null ? "" : `, ${format.seconds(batch.headstart.rest_s)} left`;
+    const lost = failed ? `, ${format.count(failed)} failed` : "";
+    return el(
+      "li",
+      {},
+      el("span", { class: "name", title: batch.id }, batch.metadata?.name ?? batch.id),
+      el("span", { class: "bar", "aria-hidden": "true" }, fill),
+      el("span", { class: "value" }, total ? `${format.count(completed)} of ${format.count(total)} lines${lost}${rest}` : batch.status),
+    );
+  });
+  return [el("h3", {}, "Batches"), el("ul", { class: "queue-list batch-list" }, rows)];
+}
+
 async function drawJobs() {
   const place = $("jobs");
   try {
@@ -129,7 +151,7 @@ async function drawJobs() {
       return el("li", {}, el("span", { class: "name" }, queue.id), el("span", { class: "value" }, parts.join(", ") || "none"));
     });
     place.hidden = lines.length === 0;
-    replace(place, el("h3", {}, "Background jobs"), el("ul", { class: "job-list" }, lines));
+    replace(place, el("h3", {}, "Background jobs"), el("ul", { class: "job-list" }, lines), await batchList());
   } catch {
     place.hidden = true; // the banner says when the store or the API is away
   }
