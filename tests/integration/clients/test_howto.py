@@ -15,7 +15,9 @@ from tests.gateway_server import RunningGateway
 
 pytestmark = pytest.mark.integration
 
-PAGE = (Path(__file__).parents[3] / "docs/howto/clients.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/howto/clients.md").read_text(encoding="utf-8")
+PROBLEMS = (ROOT / "api/gateway/problems.py").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ADDRESS = "http://localhost:8080"
 MODELS = (
@@ -52,9 +54,12 @@ def test_a_snippet_runs(gateway, number: int, tmp_path, monkeypatch, capsys):
 
 
 def test_errors_that_are_named_exist():
-    for _, _, of_openai, of_anthropic in re.findall(
-        r"^\| (\d{3}) \| ([^|]+) \| `(\w+)` \| `(\w+)` \|$", PAGE, re.MULTILINE
-    ):
+    rows = re.findall(r"^\| (\d{3}) \| ([^|]+) \| `(\w+)` \| `(\w+)` \|$", PAGE, re.MULTILINE)
+    assert len(rows) >= 9
+    told = {word for _, types, *_ in rows for word in re.findall(r"`(\w+)`", types)}
+    given = set(re.findall(r'\btype="(\w+)"', PROBLEMS)) - {"function"}
+    assert told == given, "every type that the gateway answers with, and no other"
+    for _, _, of_openai, of_anthropic in rows:
         assert issubclass(getattr(openai, of_openai), openai.APIStatusError)
         named = getattr(anthropic, of_anthropic, None) or getattr(
             anthropic._exceptions, of_anthropic

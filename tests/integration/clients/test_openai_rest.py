@@ -112,7 +112,7 @@ def test_one_model_cannot_be_asked_for_since_localai_has_no_such_path(ai, name: 
     assert "Resource not found" in str(caught.value)
 
 
-def test_files_and_batches_are_localais_404_until_the_workers_serve_them(ai):
+def test_files_and_batches_are_localais_404_where_no_workers_are(ai):
     with pytest.raises(openai.NotFoundError):
         ai.files.create(file=("lines.jsonl", b"{}\n"), purpose="batch")
     with pytest.raises(openai.NotFoundError):
