@@ -11,6 +11,7 @@ from enum import StrEnum
 from contracts.config import JobQueueConfig
 from contracts.errors import Invalid
 from contracts.ids import ModelId
+from contracts.model_names import check_one_model
 
 JOB_ID_MAX = 200
 CANCELLED = "cancelled by its caller"
@@ -125,6 +126,7 @@ def read_request(payload: Mapping[str, object]) -> StoredRequest:
         raise Invalid("model: must name a model, in the payload or in the body")
     if body.get("model", model) != model:
         raise Invalid(f"model: the payload says {model!r:.100}, the body {body['model']!r:.100}")
+    check_one_model(body)
     if body.get("stream"):
         raise Invalid("body.stream: must be false, since the answer is kept as a whole")
     sent = json.dumps({**body, "model": model}, ensure_ascii=False).encode()

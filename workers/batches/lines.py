@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import fnmatch
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from contracts.batches import BATCH_ENDPOINTS, MAX_LINES, BatchFault
+from contracts.errors import Invalid
 from contracts.ids import ModelId
+from contracts.model_names import check_one_model, may_use
 
 MAX_FAULTS = 100
 """A file that is wrong throughout would have as many faults as lines."""
@@ -63,7 +64,7 @@ def read_lines(raw_lines: Iterable[bytes], endpoint: str, models: Sequence[str] 
             faults.append(_too_many_lines())
             break
         found = _read_line(number, offset, raw, endpoint)
-        if isinstance(found, BatchLine) and not _may_use(models, found.model):
+        if isinstance(found, BatchLine) and not may_use(models, found.model):
             found = _not_allowed(found)
         if isinstance(found, BatchLine):
             first = seen.setdefault(found.custom_id, number)
@@ -152,14 +153,14 @@ def _fault_of(request: Mapping[str, object], endpoint: str) -> tuple[str, str, s
     model = body.get("model")
     if not isinstance(model, str) or not model:
         return "missing_model", "body.model", "body.model must name a model."
+    try:
+        check_one_model(body)
+    except Invalid as error:
+        return "ambiguous_model", "body.model", f"body: {error}."
     if body.get("stream"):
         message = "body.stream must be absent or false: answers are kept as a whole."
         return "unsupported_parameter", "body.stream", message
     return None
-
-
-def _may_use(models: Sequence[str], model: ModelId) -> bool:
-    return not models or any(fnmatch.fnmatchcase(model, pattern) for pattern in models)
 
 
 def _not_allowed(line: BatchLine) -> BatchFault:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import fnmatch
 import json
 import secrets
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from api.control.errors import ApiError, not_found
 from api.control.room import Caller, ControlRoom, Room
 from api.control.schemas import Schema
 from contracts.jobs import BACKGROUND_PATHS, CANCELLED, INFERENCE_KIND, JobState, read_request
+from contracts.model_names import may_use
 from contracts.ports import JobQueue, JobResults
 
 router = APIRouter(tags=["background"])
@@ -84,7 +84,7 @@ async def add_job(
             param="path",
         )
     wanted = read_request(payload)
-    if user.models and not any(fnmatch.fnmatchcase(wanted.model, p) for p in user.models):
+    if not may_use(user.models, wanted.model):
         raise ApiError(
             403,
             "permission_error",

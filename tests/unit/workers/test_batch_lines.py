@@ -85,6 +85,8 @@ def test_a_custom_id_that_comes_again_names_its_first_line():
         (_request(body={}), "missing_model", "body.model"),
         (_request(body={"model": ""}), "missing_model", "body.model"),
         (_request(body={"model": 1}), "missing_model", "body.model"),
+        (_request(body={"model": "m", "MODEL": "n"}), "ambiguous_model", "body.model"),
+        (_request(body={"model": "m", "Model_Id": "n"}), "ambiguous_model", "body.model"),
         (_request(body={"model": "m", "stream": True}), "unsupported_parameter", "body.stream"),
     ],
 )

@@ -65,6 +65,7 @@ def test_the_model_is_put_into_a_body_that_names_none_and_the_rest_stays():
         ({"model": 3}, "model: must"),
         ({"body": {"model": "other"}}, "the payload says"),
         ({"body": {"stream": True}}, "stream"),
+        ({"body": {"MODEL": "other"}}, "another model"),
         ({"priority": 1}, 'unknown "priority"'),
         ({"webhook": 3}, "webhook: must be a URL"),
     ],
