@@ -201,7 +201,8 @@ def check_plan(world: WorldSnapshot, result: PlanResult) -> None:
         _require(world, reasoned, f"{type(action).__name__} {action.model} has no decision")
         if isinstance(action, UnloadModel):
             _check_victim(world, action)
-    _check_budget(world, commit(world, result.plan))
+    if result.plan.actions:
+        _check_budget(world, commit(world, result.plan))
     _require(
         world,
         result.next_tick_at_s > world.taken_at_s,

@@ -69,7 +69,8 @@ class SimModel:
 class Outcome:
     """What became of one request; times are None until they happen.
 
-    ``failed``: its node went while it ran, so that it ended without an answer.
+    ``node`` served it; ``failed``: its node went while it ran, so that it ended without an
+    answer.
     """
 
     arrival: Arrival
@@ -77,6 +78,7 @@ class Outcome:
     started_s: float | None = None
     ended_s: float | None = None
     failed: bool = False
+    node: int = 0
 
     @property
     def wait_s(self) -> float:

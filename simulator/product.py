@@ -8,7 +8,7 @@ refuse them, and a poll every 5 s says what is really so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -39,6 +39,20 @@ POLL_S = 5.0
 _RENEW, _POLL, _LATE, _DRAIN = "renew", "poll", "late", "drain"
 _REFUSED_S = 5.0
 
+
+class Planner(Protocol):
+    """``controller.planner.plan``, or what stands for it."""
+
+    def __call__(
+        self,
+        *,
+        world: WorldSnapshot,
+        forecasts: Mapping[ModelId, ModelForecast],
+        state: PlannerState,
+        config: PlannerConfig,
+    ) -> PlanResult: ...
+
+
 OnPlan = Callable[[WorldSnapshot, PlanResult], None]
 
 
@@ -61,6 +75,8 @@ class ProductDriver:
         None: no forecasts, as when the predictor is away.
     on_plan : callable
         Shown each plan beside the world that it was made from, before it is carried out.
+    planner : callable
+        Stands for the planner, such as one that measures it.
     """
 
     def __init__(
@@ -70,12 +86,14 @@ class ProductDriver:
         config: PlannerConfig,
         *,
         on_plan: OnPlan = lambda _world, _result: None,
+        planner: Planner = plan,
     ) -> None:
         self.name = name
         self._engine = engine
         # Here an unload happens at once, so that a busy model cannot be asked to go in its turn.
         self._config = config
         self._on_plan = on_plan
+        self._plan = planner
         self._state = PlannerState()
         self._forecasts: dict[ModelId, ModelForecast] = {}
         self._timer_at_s = float("inf")
@@ -198,7 +216,7 @@ class ProductDriver:
         """Whether anything was unloaded, which happens at once here."""
         if len(self._nodes) > 1:
             self._world, _ = rehomed(self._world, self._config, {})
-        result = plan(
+        result = self._plan(
             world=self._world,
             forecasts=self._forecasts,
             state=self._state,

@@ -328,6 +328,6 @@ class Simulation:
                 node.busy_since_s = self.now_s
             node.in_flight += 1
             outcome = self.outcomes[request]
-            outcome.started_s = self.now_s
+            outcome.started_s, outcome.node = self.now_s, model.node
             self._schedule(self.now_s + outcome.arrival.service_s, "ended", name, request)
             self._driver.on_started(request, name)
