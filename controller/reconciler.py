@@ -89,6 +89,7 @@ class Reconciler:
         self._makes_room_for: dict[ModelId, ModelId] = {}
         self._roster = Roster()
         self._began_s = clock.monotonic_s()
+        self._is_closed = False
         self._heard = asyncio.Event()
         self._tasks: set[asyncio.Task[bool]] = set()
         self._loading: set[asyncio.Task[bool]] = set()
@@ -136,6 +137,7 @@ class Reconciler:
         LocalAI kills a load whose caller leaves and cools the model down. The next leader
         orders the same load, which joins the running one.
         """
+        self._is_closed = True
         given_up = self._tasks - self._loading
         for task in given_up:
             task.cancel()
@@ -186,7 +188,7 @@ class Reconciler:
             return False
         except HeadstartError as error:
             retry_after_s = error.retry_after_s if isinstance(error, Transient) else None
-            if isinstance(error, Transient) and retry_after_s is None:
+            if isinstance(error, Transient) and retry_after_s is None and not self._is_closed:
                 # LocalAI itself did not say so: it may be gone, and then another node is asked.
                 await self._look_whether_lost(action.node)
             self._load_failed(action, str(error), retry_after_s)

@@ -209,6 +209,30 @@ class TestLostNode:
         names = [type(event).__name__ for event in site.events]
         assert names == ["ModelLoadStarted", "NodeLost", "ModelLoadFailed"]
 
+    async def test_who_leads_no_more_looks_at_nobody(self, site):
+        site.order(load(A))
+        await site.clock.advance(1.0)
+        await site.reconciler.close()
+        site.server.fault = Transient("the session is closed")
+        await site.clock.advance(5.0)
+        names = [type(event).__name__ for event in site.events]
+        assert names == ["ModelLoadStarted", "ModelLoadFailed"]
+
+    async def test_a_copy_that_goes_already_is_left_to_that(self, site):
+        plan = Plan(
+            plan_id="p",
+            made_at_s=0.0,
+            based_on=1,
+            mode=Mode.ACTIVE,
+            actions=(unload(B),),
+            decisions=(),
+        )
+        site.reconciler.order_copies(plan)
+        site.reconciler.order_copies(plan)
+        await site.clock.advance(3.0)
+        assert [what for _, what, _ in site.said()] == ["ModelUnloaded", "ActionApplied"]
+        assert not site.reconciler.leaving
+
     async def test_one_that_answers_is_not_lost(self, site):
         site.server.fail_loads(A, Transient("reset"))
         site.order(load(A))
