@@ -10,13 +10,11 @@ from api.gateway.keys import is_restricted, may_pass_through
 from api.gateway.listings import model_of_path
 from api.gateway.live import LiveConfig
 from api.gateway.problems import Problem, permission_denied, rate_limited, unauthorized
+from api.gateway.public_paths import needs_no_key
 from api.gateway.rates import Rates
 from api.gateway.residency import RouteBook
 from contracts.config import CallerKey
 from contracts.ports import Clock
-
-_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""LocalAI's own probes need no key, and neither do ours."""
 
 
 class Gate:
@@ -69,10 +67,8 @@ class Gate:
 
 
 def _needs_no_key(head: RequestHead) -> bool:
-    if head.path in _OPEN_PATHS:
-        return True
-    # Browsers send no key with a preflight.
-    return head.method == "OPTIONS" and head.get(b"access-control-request-method") is not None
+    asks = head.get(b"access-control-request-method")
+    return needs_no_key(head.method, head.path, is_preflight=asks is not None)
 
 
 def _foreign_path() -> Problem:

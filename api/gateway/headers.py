@@ -9,6 +9,7 @@ from functools import lru_cache
 from urllib.parse import quote
 
 from api.gateway.detect import Headers
+from api.gateway.public_paths import is_public
 from contracts.config import CallerKey
 
 Header = tuple[bytes, bytes]
@@ -115,6 +116,7 @@ def outgoing_headers(
     well. ``node_key`` replaces all of the caller's keys. ``drop`` names further headers to leave
     out.
     """
+    node_key = _key_given(head, node_key)
     strips = node_key is not None or head.key is not None
     left_out = HOP_BY_HOP.union(drop)
     if head.get(b"connection") is not None:
@@ -206,6 +208,12 @@ def presented_keys(headers: Headers) -> list[bytes]:
 def header_text(text: str) -> bytes:
     """A name as a header's value: what is not printable ASCII is escaped."""
     return quote(text, safe="!\"#$&'()*+,/:;<=>?@[]^`{|}~ ").encode("ascii")
+
+
+def _key_given(head: RequestHead, node_key: str | None) -> str | None:
+    """The node's key, but not for those who have shown none: they are nobody yet."""
+    is_nobody = head.key is None and is_public(head.method, head.path)
+    return None if is_nobody else node_key
 
 
 def _without_keys(own: CallerKey | None, name: bytes, value: bytes, *, every: bool) -> bytes | None:

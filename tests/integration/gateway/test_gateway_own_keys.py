@@ -8,6 +8,7 @@ import json
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from api.gateway.keys import digest_of
 from contracts.config import CallerKey, ClassHeader, NodeConfig
@@ -134,7 +135,7 @@ async def test_a_form_is_read_for_its_model(kit, gateway, session):
         ("POST", "/backend/shutdown", 403),
         ("POST", "/models/apply", 403),
         ("GET", "/api/settings", 403),
-        ("GET", "/", 403),
+        ("GET", "/", 200),
         ("GET", "/v1/models/chat-1", 200),
         ("GET", "/v1/models/secret", 403),
         ("GET", "/version", 200),
@@ -149,6 +150,27 @@ async def test_where_else_such_a_key_may_go(kit, gateway, session, method, path,
             assert (await answer.json())["error"]["code"] == "path_not_allowed"
     async with session.request(method, gateway.url + path, headers=FREE) as answer:
         assert answer.status == 200
+
+
+async def test_people_can_get_as_far_as_the_sign_in_of_localais_ui(kit, session):
+    node = NodeConfig(node=NodeId("localai"), url="", api_key="node-secret")
+    gateway = await kit.start(callers=CALLERS, nodes=(node,))
+    for method, path, status in [
+        ("GET", "/", 200),
+        ("GET", "/app/chat", 200),
+        ("GET", "/static/logo.png", 200),
+        ("GET", "/api/auth/status", 200),
+        ("POST", "/api/auth/token-login", 200),
+        ("GET", "/static/%2e%2e/api/settings", 401),
+        ("GET", "/api/settings", 401),
+        ("POST", "/app/x", 401),
+        ("GET", "/application", 401),
+    ]:
+        url = URL(gateway.url + path, encoded=True)
+        async with session.request(method, url) as answer:
+            assert answer.status == status, path
+    assert len(kit.localai.seen) == 5
+    assert all(one.one("authorization") is None for one in kit.localai.seen), "nobody is admin"
 
 
 async def test_its_list_tells_of_its_models_and_all_others_pass_untouched(kit, gateway, session):

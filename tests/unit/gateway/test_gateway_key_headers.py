@@ -74,6 +74,26 @@ def test_the_nodes_key_replaces_every_other(name, value):
         assert found == [b"Bearer node"]
 
 
+def test_the_nodes_key_is_not_for_whoever_has_shown_none():
+    def authorization(path: str, key: CallerKey | None) -> list[bytes]:
+        head = RequestHead(
+            method="GET",
+            path=path,
+            target=path.encode(),
+            query=b"",
+            headers=(),
+            scheme="http",
+            client=None,
+            key=key,
+        )
+        sent = outgoing_headers(head, node_key="node")
+        return [value for name, value in sent if name == b"authorization"]
+
+    assert authorization("/app", None) == []
+    assert authorization("/app", OURS) == [b"Bearer node"]
+    assert authorization("/v1/models", None) == [b"Bearer node"], "as preflight needs it"
+
+
 def test_what_stands_beside_a_key_stays():
     assert sent(b"cookie", b"a=b; token=ours; c=d", key=OURS) == [b"a=b; c=d"]
     subprotocols = b"realtime, openai-insecure-api-key.ours, openai-beta.realtime-v1"
