@@ -63,13 +63,15 @@ def drop_gateway(world: WorldSnapshot, gateway: str, now_s: float) -> WorldSnaps
     return world
 
 
-def unheard_sources(world: WorldSnapshot, roster: Roster, now_s: float) -> tuple[str, ...]:
+def unheard_sources(
+    world: WorldSnapshot, roster: Roster, now_s: float, *, after_s: float = GONE_AFTER_S
+) -> tuple[str, ...]:
     """Who holds requests that are older than a gateway may be silent, and is not there."""
     return tuple(
         dict.fromkeys(
             request.source
             for request in world.requests.values()
             if request.source not in roster.beats
-            and max(request.received_at_s, request.dispatched_at_s or 0.0) < now_s - GONE_AFTER_S
+            and max(request.received_at_s, request.dispatched_at_s or 0.0) < now_s - after_s
         )
     )

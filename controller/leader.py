@@ -60,6 +60,7 @@ from controller.scoreboard import Scoreboard
 _log = structlog.get_logger("headstart.controller")
 
 PUBLISH_S = 1.0
+MIN_REAL_SILENCE_S = 1.0
 TABLE_REPEAT_S = 10.0
 FOLD_AT_ONCE = 500
 """Entries of the log folded between two looks at the clock: a long replay stays interruptible."""
@@ -234,7 +235,7 @@ class Leader:
         if result.plan.decisions:
             decisions = result.plan.decisions
             self._outbox.add(lambda: self._ports.journal.append(decisions))
-        if self._world.mode is Mode.ACTIVE and result.plan.actions and self._leads():
+        if self._world.mode.orders and result.plan.actions and self._leads():
             self._world = commit(self._world, result.plan)
             self._reconciler.order(result.plan)
         leaving = self._reconciler.leaving
@@ -299,7 +300,7 @@ class Leader:
         self._reconciler.order(result.plan)
 
     def _drop_copies(self, copies: tuple[Copy, ...], cause: UnloadCause, reason: Reason) -> None:
-        if not copies or self._world.mode is not Mode.ACTIVE or not self._leads():
+        if not copies or not self._world.mode.orders or not self._leads():
             return
         result = copies_plan(self._world, self._state, copies, cause=cause, reason=reason)
         self._state = result.state
@@ -370,10 +371,12 @@ class Leader:
         A gateway that is gone since before this term began was never heard at all.
         """
         since_s, now_s = self._hearing_since_s, self._heard_s
-        if since_s is None or now_s < since_s + GONE_AFTER_S:
+        # However fast the clock runs, a beat is as fast as the machine.
+        after_s = max(GONE_AFTER_S, MIN_REAL_SILENCE_S * self._clock.scale)
+        if since_s is None or now_s < since_s + after_s:
             return
-        self._roster, silent = self._roster.without_silent(now_s)
-        unheard = unheard_sources(self._world, self._roster, now_s)
+        self._roster, silent = self._roster.without_silent(now_s, after_s=after_s)
+        unheard = unheard_sources(self._world, self._roster, now_s, after_s=after_s)
         for gateway in dict.fromkeys((*silent, *unheard)):
             _log.warning("gateway_gone", gateway=gateway)
             self._world = drop_gateway(self._world, gateway, now_s)

@@ -48,9 +48,11 @@ class Roster:
             return self
         return replace(self, beats={**self.beats, beat.gateway: beat})
 
-    def without_silent(self, now_s: float) -> tuple[Roster, tuple[GatewayId, ...]]:
+    def without_silent(
+        self, now_s: float, *, after_s: float = GONE_AFTER_S
+    ) -> tuple[Roster, tuple[GatewayId, ...]]:
         """Without those gone, and who they are."""
-        gone = tuple(name for name, beat in self.beats.items() if beat.at_s < now_s - GONE_AFTER_S)
+        gone = tuple(name for name, beat in self.beats.items() if beat.at_s < now_s - after_s)
         if not gone:
             return self, ()
         kept = {name: beat for name, beat in self.beats.items() if name not in gone}

@@ -1,6 +1,6 @@
 """Fifty callers of two models that cannot be resident together: few swaps, bounded waits.
 
-Prints its figures (``pytest -s``). Times are seconds of a clock that runs twenty times faster.
+Prints its figures (``pytest -s``). Times are seconds of a clock that runs ten times faster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CALLERS = 50
 LOAD_S = 6.0
 SERVICE_S = 2.0
 TURN_S = 15.0
-FOR_S = 150.0
+FOR_S = 100.0
 
 LIMIT_S = 60.0
 """The load budget: whoever waits longer is told so instead of being served."""
@@ -62,6 +62,7 @@ def house() -> RunningHouse:
     return RunningHouse(
         models,
         capacity_mb=10_000,
+        scale=10.0,
         planner={"turn_s": TURN_S},
         queue=QUEUES,
         slots={"a": 8, "b": 8},
