@@ -189,6 +189,12 @@ class Workers(Section):
         default=None,
         allowed=SECRET_ALLOWED,
     )
+    max_processes: Whole = setting(
+        "Processes of one queue at most, with `headstart up`; their number follows the backlog.",
+        default=4,
+        ge=1,
+        le=64,
+    )
     webhook_secret: Secret | None = setting(
         "Calls of webhooks are signed with it (HMAC-SHA256). None: they are not signed.",
         default=None,

@@ -9,7 +9,7 @@ from contracts.config import ControllerConfig
 from contracts.forecasts import Forecasts
 from contracts.ports import SnapshotStore
 from contracts.world import WorldSnapshot
-from controller.lulls import batch_limits
+from controller.lulls import background_limits
 from controller.outbox import Outbox
 
 
@@ -32,10 +32,11 @@ class Bulletin:
         figures: Mapping[str, Mapping[str, float]],
     ) -> None:
         """Have all of it written; what cannot be is left out, the next is newer."""
-        limits = batch_limits(
+        limits = background_limits(
             world, forecasts, self._config.planner, slots=self._config.batch_slots
         )
         self._outbox.add(partial(self._snapshots.put_world, world))
-        self._outbox.add(partial(self._snapshots.put_limits, limits))
+        for one in limits:
+            self._outbox.add(partial(self._snapshots.put_limits, one))
         for name, figures_of_one in figures.items():
             self._outbox.add(partial(self._snapshots.put_baseline, name, figures_of_one))

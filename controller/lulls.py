@@ -1,4 +1,4 @@
-"""What people leave for batches: how many requests, and which models may be loaded. Pure."""
+"""What people leave for background work: how many requests, and which loads. Pure."""
 
 from __future__ import annotations
 
@@ -23,30 +23,34 @@ LULL_PROBABILITY = 0.1
 _ABSENT = frozenset({Residency.COLD, Residency.FAILED})
 
 
-def batch_limits(
+def background_limits(
     world: WorldSnapshot, forecasts: Forecasts, config: PlannerConfig, *, slots: int
-) -> ClassLimits:
-    """What batches may take now.
+) -> tuple[ClassLimits, ...]:
+    """What batches and background jobs may take now, each class as much.
 
-    Each realtime request that runs takes one of the ``slots``; one is always left, since a
-    batch line gives way to whoever waits. A cold model may be loaded where it fits beside all
+    Each realtime request that runs takes one of the ``slots``; one is always left, since theirs
+    give way to whoever waits. A cold model may be loaded where it fits beside all
     that are resident, or in the place of such as will hardly be used within ``LULL_S``.
     """
     running = sum(
         request.dispatched_at_s is not None and request.priority is PriorityClass.REALTIME
         for request in world.requests.values()
     )
-    return ClassLimits(
-        priority=PriorityClass.BATCH,
-        slots=max(1, slots - running),
-        loadable=tuple(
-            model
-            for node in sorted(world.nodes)
-            if world.nodes[node].alive
-            for model in _loadable(world, forecasts, config, node)
-        ),
-        valid_until_s=world.taken_at_s + VALID_S,
-        reason=Reason.DEMAND,
+    loadable = tuple(
+        model
+        for node in sorted(world.nodes)
+        if world.nodes[node].alive
+        for model in _loadable(world, forecasts, config, node)
+    )
+    return tuple(
+        ClassLimits(
+            priority=priority,
+            slots=max(1, slots - running),
+            loadable=loadable,
+            valid_until_s=world.taken_at_s + VALID_S,
+            reason=Reason.DEMAND,
+        )
+        for priority in (PriorityClass.BATCH, PriorityClass.BACKGROUND)
     )
 
 

@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import redis
@@ -33,13 +34,14 @@ from adapters.redis_stores import RedisSnapshotStore
 from adapters.rq_queue import RqJobQueue, connect_blocking
 from adapters.settings import Settings, load_settings
 from adapters.webhooks import HttpNotifier
-from contracts.errors import HeadstartError, Invalid
+from contracts.errors import HeadstartError, Invalid, Transient
 from contracts.ports import Clock, JobQueue
 from workers.batches.sweep import Sweep
 from workers.children import die_with_parent, supervise
 from workers.chores import Chores
 from workers.jobs import JobRunner, OpenTools
-from workers.queues import BATCH, MAINTENANCE, QUEUES
+from workers.queues import BACKGROUND, BATCH, MAINTENANCE, QUEUES, REALTIME_FALLBACK
+from workers.scaling import Scales
 from workers.tools import Tools
 from workers.worker import QueueWorker
 
@@ -68,7 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.parent is not None:
         die_with_parent(signal.SIGTERM, options.parent)
     if options.queue == _ALL:
-        supervise([_command(name, options.gateway_url) for name in QUEUES], stop)
+        supervise(
+            {name: _command(name, options.gateway_url) for name in QUEUES},
+            stop,
+            wanted=_scaler(settings, redis_url),
+        )
         return 0
     probe = connect_blocking(redis_url)
     runner = JobRunner(
@@ -224,6 +230,22 @@ def _own_gateway(settings: Settings) -> str:
 def _command(queue: str, gateway_url: str | None) -> list[str]:
     command = [sys.executable, "-m", "workers", "--queue", queue, "--parent", str(os.getpid())]
     return command + (["--gateway-url", gateway_url] if gateway_url else [])
+
+
+def _scaler(settings: Settings, redis_url: str) -> Callable[[], Mapping[str, int]]:
+    """What tells how many processes each queue is to have."""
+    most = settings.workers_config().max_processes
+    scales = Scales(dict.fromkeys((REALTIME_FALLBACK, BATCH, BACKGROUND), most) | {MAINTENANCE: 1})
+    jobs = RqJobQueue(connect_blocking(redis_url), QUEUES)
+
+    def wanted() -> Mapping[str, int]:
+        try:
+            counts = jobs.counts()
+        except Transient:
+            counts = None  # the workers themselves tell of the outage
+        return scales.wanted(counts, time.monotonic())
+
+    return wanted
 
 
 def _nothing() -> None:

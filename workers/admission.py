@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
-from contracts.plan import SetLimits
+from contracts.limits import ClassLimits
 from contracts.reasons import Reason
 from contracts.world import Residency, WorldSnapshot
 
@@ -60,14 +60,15 @@ def admit(
     candidate: Candidate,
     *,
     world: WorldSnapshot | None,
-    limits: SetLimits | None,
+    limits: ClassLimits | None,
     now_s: float,
     config: AdmissionConfig,
 ) -> Admission:
     """Whether the job may start.
 
-    Without limits, or with expired ones, a class has one slot and starts no loads. A world
-    that is unknown or old holds nobody: then the gateway alone decides.
+    Without limits, or with expired ones, a class has one slot and starts no loads; with them it
+    loads what they name. A world that is unknown or old holds nobody: then the gateway alone
+    decides.
     """
     bounded = limits is not None and _holds(limits, candidate.priority, now_s)
     slots = limits.slots if limits is not None and bounded else 1
@@ -84,7 +85,7 @@ def admit(
         return Admission(admitted=True, reason=Reason.PASS_THROUGH)
     if status.residency is Residency.HOT:
         return Admission(admitted=True, reason=Reason.RESIDENT)
-    if bounded:
+    if limits is not None and bounded and candidate.model in limits.loadable:
         return Admission(admitted=True, reason=Reason.DEMAND)
     return _hold(Reason.NOT_RESIDENT, candidate, config)
 
@@ -92,7 +93,7 @@ def admit(
 _RANK = {PriorityClass.REALTIME: 0, PriorityClass.BATCH: 1, PriorityClass.BACKGROUND: 2}
 
 
-def _holds(limits: SetLimits, priority: PriorityClass, now_s: float) -> bool:
+def _holds(limits: ClassLimits, priority: PriorityClass, now_s: float) -> bool:
     return limits.priority is priority and now_s < limits.valid_until_s
 
 

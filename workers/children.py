@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.2
+_SCALE_POLLS = 25
 _STOP_S = 5.0
 _LONGEST_PAUSE_S = 30.0
 _STEADY_S = 60.0
@@ -39,19 +40,53 @@ class _Child:
     wait_polls: int = 0
 
 
-def supervise(commands: Sequence[Sequence[str]], stop: threading.Event) -> None:
-    """Keep one process running for each command until ``stop``; real time, no clock of ours.
+def supervise(
+    commands: Mapping[str, Sequence[str]],
+    stop: threading.Event,
+    *,
+    wanted: Callable[[], Mapping[str, int]],
+) -> None:
+    """Keep processes running for each command until ``stop``; real time, no clock of ours.
 
     A process that ends is started again, after a pause that doubles while it keeps ending.
     When told to stop, all get SIGTERM and five seconds.
+
+    Parameters
+    ----------
+    commands : mapping
+        What to run, by name.
+    wanted : callable
+        How many of each there should be, at least one; asked now and then. One that is too
+        many is told to stop: it puts its job back.
     """
-    children = [_Child(command=command, process=_start(command)) for command in commands]
+    groups = {
+        name: [_Child(command=command, process=_start(command))]
+        for name, command in commands.items()
+    }
+    polls = 0
     try:
         while not stop.wait(_POLL_S):
-            for child in children:
-                _watch(child)
+            for children in groups.values():
+                for child in children:
+                    _watch(child)
+            polls += 1
+            if polls % _SCALE_POLLS == 0:
+                counts = wanted()
+                for name, command in commands.items():
+                    _resize(name, groups[name], command, max(1, counts.get(name, 1)))
     finally:
-        _end(children)
+        _end([child for children in groups.values() for child in children])
+
+
+def _resize(name: str, children: list[_Child], command: Sequence[str], count: int) -> None:
+    if len(children) != count:
+        log.info("workers_scaled", queue=name, before=len(children), after=count)
+    while len(children) < count:
+        children.append(_Child(command=command, process=_start(command)))
+    if len(children) > count:
+        # The youngest go: the first has been steady for longest.
+        _end(children[count:])
+        del children[count:]
 
 
 def _watch(child: _Child) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
 
 from contracts.errors import HeadstartError, Transient
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
 from contracts.jobs import INFERENCE_KIND, JobState, read_request
-from contracts.world import WorldSnapshot
 from workers.admission import Candidate, admit
 from workers.queues import CLASSES
 from workers.retry import Held
 from workers.tools import JobContext, Tools
 
 KIND = INFERENCE_KIND
+
+T = TypeVar("T")
 
 _LOOK_LIMIT_S = 5.0
 _TEXT_TYPES = ("text/", "application/json", "application/x-ndjson")
@@ -82,8 +84,8 @@ async def _wait_for_leave(
             others_running=running,
             others_waiting=waiting,
         ),
-        world=await _world(tools),
-        limits=None,
+        world=await _look(tools, tools.snapshots.world()),
+        limits=await _look(tools, tools.snapshots.limits(priority)),
         now_s=tools.clock.now_s(),
         config=tools.admission,
     )
@@ -91,11 +93,11 @@ async def _wait_for_leave(
         raise Held(admission.reason.value, after_s=admission.retry_after_s)
 
 
-async def _world(tools: Tools) -> WorldSnapshot | None:
-    """The newest world; None when nobody tells, and then it holds no job."""
+async def _look(tools: Tools, question: Awaitable[T | None]) -> T | None:
+    """The answer; None when nobody tells, and then it holds no job."""
     try:
         async with tools.clock.timeout(_LOOK_LIMIT_S):
-            return await tools.snapshots.world()
+            return await question
     except (Transient, TimeoutError):
         return None
 

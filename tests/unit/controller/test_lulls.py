@@ -10,7 +10,7 @@ from contracts.events import LoadCause, PriorityClass
 from contracts.ids import RequestId
 from contracts.limits import ClassLimits
 from contracts.world import OpenRequest, Residency
-from controller.lulls import LULL_S, VALID_S, batch_limits
+from controller.lulls import LULL_S, VALID_S, background_limits
 from tests.worlds import GATEWAY, A, B, C, config, curve, model, world
 
 NOW_S = 1000.0
@@ -19,7 +19,12 @@ HOT = Residency.HOT
 
 def _limits(*models, forecasts=(), slots=4, **fields) -> ClassLimits:
     snapshot = world(*models, now_s=NOW_S, **fields)
-    return batch_limits(snapshot, {f.model: f for f in forecasts}, config(), slots=slots)
+    batch, background = background_limits(
+        snapshot, {f.model: f for f in forecasts}, config(), slots=slots
+    )
+    assert replace(background, priority=PriorityClass.BATCH) == batch
+    assert background.priority is PriorityClass.BACKGROUND
+    return batch
 
 
 def _request(priority: PriorityClass, *, running: bool = True) -> OpenRequest:

@@ -6,7 +6,7 @@ import pytest
 
 from contracts.events import PriorityClass
 from contracts.ids import ModelId, NodeId
-from contracts.plan import SetLimits
+from contracts.limits import ClassLimits
 from contracts.reasons import Reason
 from contracts.world import ModelStatus, QueueStatus, Residency, WorldSnapshot
 from workers.admission import AdmissionConfig, Candidate, admit
@@ -31,11 +31,13 @@ def _world(residency=Residency.COLD, waiting=None, taken_at_s=NOW_S, models=(LLA
     )
 
 
-def _limits(slots, valid_until_s=NOW_S + 10.0, priority=PriorityClass.BACKGROUND):
-    return SetLimits(
-        action_id="a",
+def _limits(
+    slots, valid_until_s=NOW_S + 10.0, priority=PriorityClass.BACKGROUND, loadable=(LLAMA,)
+):
+    return ClassLimits(
         priority=priority,
         slots=slots,
+        loadable=loadable,
         valid_until_s=valid_until_s,
         reason=Reason.DEMAND,
     )
@@ -110,3 +112,9 @@ def test_what_is_not_known_holds_nobody(world):
 def test_many_held_jobs_share_the_looks():
     assert _admit(_world(), others_waiting=300).retry_after_s == 30.0
     assert _admit(_world(), others_waiting=100_000).retry_after_s == 60.0
+
+
+def test_with_limits_a_load_is_only_for_what_they_name():
+    assert _admit(_world(), _limits(2)).reason is Reason.DEMAND
+    held = _admit(_world(), _limits(2, loadable=()))
+    assert (held.admitted, held.reason) == (False, Reason.NOT_RESIDENT)
