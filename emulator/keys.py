@@ -15,6 +15,9 @@ EXEMPT = frozenset(
 """Paths that ask for no key. ``/version``, CORS preflight and images do ask for one."""
 
 
+_HEADERS = ("authorization", "x-api-key", "xi-api-key")
+
+
 def is_allowed(request: Request, keys: tuple[str, ...]) -> bool:
     """Whether the request has one of the keys, or needs none."""
     if not keys or request.path in EXEMPT or request.path.startswith("/emulator/"):
@@ -24,18 +27,18 @@ def is_allowed(request: Request, keys: tuple[str, ...]) -> bool:
 
 
 def is_foreign_page(request: Request) -> bool:
-    """A browser sends it for another site's page, without any key."""
+    """A browser sends it for another site's page, without a key in a header (a cookie is none)."""
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return False
     cross = request.headers.get("sec-fetch-site") == "cross-site"
-    return cross and not _offered(request)
+    return cross and not any(request.headers.get(name) for name in _HEADERS)
 
 
 def _offered(request: Request) -> str:
     authorization = request.headers.get("authorization", "")
     if authorization:
         return authorization.removeprefix("Bearer ")
-    for name in ("x-api-key", "xi-api-key"):
+    for name in _HEADERS[1:]:
         if request.headers.get(name):
             return request.headers[name]
     for pair in request.headers.get("cookie", "").split(";"):

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.integration
 HI: Any = [{"role": "user", "content": "hi"}]
 KEY = "sk-anything"
 MODELS = ({"name": "talk", "load_s": 1.0, "parallel": 8},)
+PATIENT = QueueConfig(timeout_s=dict.fromkeys(PriorityClass, 3000.0))
+"""Nobody gives up while a slow machine gets this far: a minute of it passes here in a second."""
 
 
 @pytest.fixture
@@ -212,7 +215,7 @@ def test_the_client_waits_as_long_as_it_is_told_and_then_succeeds(
 async def full(gateway: RunningGateway, emulator: RunningEmulator) -> AsyncIterator[None]:
     """The one slot is taken, and the one place in the queue."""
     url = gateway.url + "/v1"
-    long = {"X-Emulator-Service-S": "500"}
+    long = {"X-Emulator-Service-S": "3000"}
     async with openai.AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0) as client:
         calls: list[asyncio.Task[object]] = []
         for count in (1, 2):
@@ -233,7 +236,7 @@ async def full(gateway: RunningGateway, emulator: RunningEmulator) -> AsyncItera
 
 @CLIENTS
 async def test_a_full_queue_is_a_rate_limit(emulator, kind: str):
-    queue = QueueConfig(capacity=dict.fromkeys(PriorityClass, 1))
+    queue = replace(PATIENT, capacity=dict.fromkeys(PriorityClass, 1))
     with gateway_to(emulator.url, slots={ModelId("talk"): 1}, queue=queue) as gateway:
         async with full(gateway, emulator):
             with asking(kind, gateway.url) as ask:
@@ -247,7 +250,7 @@ async def test_a_full_queue_is_a_rate_limit(emulator, kind: str):
 @CLIENTS
 async def test_a_turn_that_does_not_come_in_time(emulator, kind: str):
     expected = {"openai": "InternalServerError", "anthropic": "ServiceUnavailableError"}
-    with gateway_to(emulator.url, slots={ModelId("talk"): 1}) as gateway:
+    with gateway_to(emulator.url, slots={ModelId("talk"): 1}, queue=PATIENT) as gateway:
         async with full(gateway, emulator):
             with asking(kind, gateway.url) as ask:
                 with pytest.raises(Exception, match="waited") as caught:
