@@ -53,14 +53,14 @@ from controller.outbox import Outbox
 from controller.planner import plan
 from controller.ports import Ports
 from controller.reconciler import Reconciler, Stamp, orphaned
-from controller.roster import GONE_AFTER_S, Roster
+from controller.referee import Referee
+from controller.roster import Roster, gone_after_s
 from controller.routes import load_answer, routing_table
 from controller.scoreboard import Scoreboard
 
 _log = structlog.get_logger("headstart.controller")
 
 PUBLISH_S = 1.0
-MIN_REAL_SILENCE_S = 1.0
 TABLE_REPEAT_S = 10.0
 FOLD_AT_ONCE = 500
 """Entries of the log folded between two looks at the clock: a long replay stays interruptible."""
@@ -101,6 +101,7 @@ class Leader:
         self._wake = asyncio.Event()
         self._events = 0
         self._scores = Scoreboard()
+        self._referee = Referee()
         self._outbox = Outbox(ports.clock)
         self._bulletin = Bulletin(ports.snapshots, self._outbox, config)
         # Gateways wait for what they are told; it never queues behind records.
@@ -229,7 +230,7 @@ class Leader:
             world=self._world,
             forecasts=self._forecasts,
             state=self._state,
-            config=self._config.planner,
+            config=self._referee.config(self._world, self._config.planner),
         )
         self._state = result.state
         if result.plan.decisions:
@@ -342,6 +343,7 @@ class Leader:
                 self._world = fold(self._world, event)
             if isinstance(event, RequestDispatched):
                 self._scores = self._scores.dispatched(event, self._world, self._config.planner)
+            self._referee.heard(event, self._world, self._forecasts, self._config.planner)
             self._world = replace(self._world, position=entry_id)
         self._wake.set()
 
@@ -371,8 +373,7 @@ class Leader:
         A gateway that is gone since before this term began was never heard at all.
         """
         since_s, now_s = self._hearing_since_s, self._heard_s
-        # However fast the clock runs, a beat is as fast as the machine.
-        after_s = max(GONE_AFTER_S, MIN_REAL_SILENCE_S * self._clock.scale)
+        after_s = gone_after_s(self._clock.scale)
         if since_s is None or now_s < since_s + after_s:
             return
         self._roster, silent = self._roster.without_silent(now_s, after_s=after_s)
@@ -410,7 +411,8 @@ class Leader:
         while True:
             await self._clock.sleep(PUBLISH_S)
             world = replace(self._world, queues=self._roster.queues())
-            self._bulletin.post(world, self._forecasts, self._scores.figures())
+            judged = self._referee.figures(world, self._forecasts, self._config.planner)
+            self._bulletin.post(world, self._forecasts, {**self._scores.figures(), **judged})
 
     def _stamp(self) -> Stamp:
         self._events += 1

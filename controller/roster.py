@@ -15,7 +15,17 @@ from contracts.world import QueueStatus
 GONE_AFTER_S = 3.0
 """A gateway whose beat is older counts as gone (beats come every second)."""
 
+MIN_REAL_SILENCE_S = 1.0
 MAX_GATEWAYS = 1000
+
+
+def gone_after_s(scale: float) -> float:
+    """How old a beat may be: however fast the clock runs, it is as fast as the machine.
+
+    >>> gone_after_s(1.0), gone_after_s(30.0)
+    (3.0, 30.0)
+    """
+    return max(GONE_AFTER_S, MIN_REAL_SILENCE_S * scale)
 
 
 class DrainVerdict(StrEnum):

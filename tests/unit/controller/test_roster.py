@@ -4,7 +4,7 @@ from contracts.events import PriorityClass
 from contracts.ids import GatewayId
 from contracts.messages import GatewayBeat
 from controller import roster as roster_module
-from controller.roster import GONE_AFTER_S, DrainVerdict, Roster
+from controller.roster import GONE_AFTER_S, DrainVerdict, Roster, gone_after_s
 from tests.worlds import A, B
 
 
@@ -81,3 +81,7 @@ class TestDrain:
 
     def test_one_that_is_busy_but_has_not_acknowledged_is_waited_for(self):
         assert heard(beat(in_flight={A: 1})).drain("d", A) is DrainVerdict.WAIT
+
+
+def test_on_a_fast_clock_a_gateway_may_be_silent_for_a_real_second():
+    assert (gone_after_s(1.0), gone_after_s(30.0)) == (GONE_AFTER_S, 30.0)
