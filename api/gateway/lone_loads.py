@@ -145,6 +145,25 @@ class LoneLoads:
         return self._admission.model_standing_s(model, expected_s or 0.0)
 
     async def _load(self, model: ModelId, node: NodeId) -> None:
+        """On ``node``; where that is away, on another one that knows the model."""
+        others = [
+            copy.node
+            for copy in self._book.copies(model)
+            if copy.node != node and copy.is_alive and copy.node in self._servers
+        ]
+        for other in others:
+            try:
+                await self._load_on(model, node)
+            except Transient as error:
+                if error.retry_after_s is not None:
+                    raise  # LocalAI's own word: the model fails, not the node
+                _log.warning("load_tried_elsewhere", model=model, node=other, error=str(error))
+                node = other
+            else:
+                return
+        await self._load_on(model, node)
+
+    async def _load_on(self, model: ModelId, node: NodeId) -> None:
         if self._book.is_ghost(model):
             # LocalAI would say that it is loaded.
             await clear_ghost(self._servers, model, node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -27,13 +28,14 @@ from simulator.memory_ports import (
 )
 
 A, B, C = ModelId("a"), ModelId("b"), ModelId("c")
-NODE = NodeId("n")
+NODE, OTHER = NodeId("n"), NodeId("other")
 
 
 class Kit:
     def __init__(self, *, locked: bool = True) -> None:
         self.clock = VirtualClock(start_s=100.0)
         self.server = MemoryModelServer(self.clock, {A: 5.0, B: 5.0, C: 5.0})
+        self.other = MemoryModelServer(self.clock, {A: 5.0})
         self.lock = MemoryLoadLock(self.clock)
         self.book = RouteBook()
         self.admission = Admission(QueueConfig(), SlotBook({}))
@@ -42,7 +44,7 @@ class Kit:
         self.ends: list[tuple[ModelId, HeadstartError | None]] = []
         self.loads = LoneLoads(
             owner=GatewayId("g"),
-            servers={NODE: self.server},
+            servers={NODE: self.server, OTHER: self.other},
             lock=self.lock if locked else None,
             book=self.book,
             admission=self.admission,
@@ -95,6 +97,46 @@ async def test_a_node_of_another_gateway_is_our_own_here():
     kit.loads.start(A, NodeId("theirs"))
     await kit.clock.advance(6.0)
     assert kit.what() == ["load_started a", "loaded a"]
+
+
+def known_elsewhere(kit: Kit) -> None:
+    kit.table()
+    table = kit.book.table
+    assert table is not None
+    places = {NODE: Residency.COLD, OTHER: Residency.COLD}
+    route = replace(table.models[A], places=places)
+    kit.book.accept(replace(table, models={**table.models, A: route}))
+
+
+async def test_where_the_home_is_away_another_node_loads_it():
+    kit = Kit()
+    known_elsewhere(kit)
+    kit.server.fault = Transient("connection refused")
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(6.0)
+    assert A in kit.other.resident
+    assert kit.ends == [(A, None)]
+    assert kit.book.standing(A, 106.0).node == OTHER
+
+
+async def test_when_all_are_away_who_waits_is_told():
+    kit = Kit()
+    known_elsewhere(kit)
+    kit.server.fault = kit.other.fault = Transient("connection refused")
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(6.0)
+    ((model, error),) = kit.ends
+    assert (model, str(error)) == (A, "connection refused")
+
+
+async def test_a_load_that_localai_failed_is_not_tried_elsewhere():
+    kit = Kit()
+    known_elsewhere(kit)
+    kit.server.fail_loads(A, Transient("no memory", retry_after_s=10.0))
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(6.0)
+    assert kit.other.calls == []
+    assert isinstance(kit.ends[0][1], Transient)
 
 
 async def test_the_lock_is_kept_while_it_loads_and_given_back():
