@@ -55,13 +55,12 @@ from controller.ports import Ports
 from controller.reconciler import Reconciler, Stamp, orphaned
 from controller.referee import Referee
 from controller.roster import Roster, gone_after_s
-from controller.routes import load_answer, routing_table
+from controller.routes import is_news, load_answer, routing_table
 from controller.scoreboard import Scoreboard
 
 _log = structlog.get_logger("headstart.controller")
 
 PUBLISH_S = 1.0
-TABLE_REPEAT_S = 10.0
 FOLD_AT_ONCE = 500
 """Entries of the log folded between two looks at the clock: a long replay stays interruptible."""
 
@@ -396,12 +395,7 @@ class Leader:
             leaving=self._reconciler.leaving,
             aliases={alias: m for c in self._catalogues.values() for alias, m in c.aliases.items()},
         )
-        last = self._table
-        if (
-            last is not None
-            and replace(table, made_at_s=last.made_at_s) == last
-            and table.made_at_s < last.made_at_s + TABLE_REPEAT_S
-        ):
+        if not is_news(table, self._table):
             return
         self._table = table
         self._voice.add(lambda: self._ports.to_gateways.send(table))

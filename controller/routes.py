@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from contracts.config import ModelProfile, PlannerConfig
 from contracts.events import PriorityClass
@@ -17,6 +18,7 @@ from controller.copies import Copy
 from controller.memory import room
 from controller.policies.base import expected_load_s
 
+TABLE_REPEAT_S = 10.0
 _REFUSALS = {Reason.COOL_DOWN, Reason.NEVER_FITS}
 
 
@@ -53,6 +55,13 @@ def routing_table(
         classes=_classes(world, profiles),
         preempting=frozenset(preempting),
     )
+
+
+def is_news(table: RoutingTable, last: RoutingTable | None) -> bool:
+    """Whether gateways need to be told: an unchanged table is repeated now and then."""
+    if last is None or replace(table, made_at_s=last.made_at_s) != last:
+        return True
+    return table.made_at_s >= last.made_at_s + TABLE_REPEAT_S
 
 
 def load_answer(

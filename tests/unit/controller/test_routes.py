@@ -12,7 +12,7 @@ from contracts.plan import Outcome, PlannerState
 from contracts.reasons import Reason, explain
 from contracts.routing import ModelRoute, NodeRoute
 from contracts.world import Mode, Residency, Sla
-from controller.routes import load_answer, routing_table
+from controller.routes import TABLE_REPEAT_S, is_news, load_answer, routing_table
 from tests.worlds import MIB, NODE, A, B, C, config, model, world
 
 
@@ -150,3 +150,14 @@ class TestAnswer:
             Reason.NODE_LOST,
             1.0,
         )
+
+
+def test_a_table_is_news_when_it_changed_or_after_a_while():
+    first = table(world(model(A), now_s=100.0))
+    same = table(world(model(A), now_s=101.0))
+    other = table(world(model(A), model(B), now_s=101.0))
+    later = table(world(model(A), now_s=100.0 + TABLE_REPEAT_S))
+    assert is_news(first, None)
+    assert not is_news(same, first)
+    assert is_news(other, first)
+    assert is_news(later, first)
