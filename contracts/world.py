@@ -35,7 +35,16 @@ class Mode(StrEnum):
 
     OBSERVE = "observe"
     """Record them; order nothing. LocalAI's own rules hold."""
+    SHADOW = "shadow"
+    """As ``OBSERVE``, and every policy plays the same requests in a ghost of this world."""
+    AB = "ab"
+    """Ordered; two policies take turns in slices of time, and are compared."""
     ACTIVE = "active"
+
+    @property
+    def orders(self) -> bool:
+        """Whether decisions are carried out."""
+        return self in (Mode.ACTIVE, Mode.AB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from contracts.events import LoadCause, UnloadCause
 from contracts.ids import ModelId, NodeId
 from contracts.plan import Action, Decision, LoadModel, Outcome, UnloadModel
 from contracts.reasons import Reason
-from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
+from contracts.world import ModelStatus, Residency, WorldSnapshot
 from controller.eviction import names
 from controller.memory import Room, room
 from controller.policies.base import Victim
@@ -24,7 +24,7 @@ NOT_ORDERED = ("mode", "observe")
 
 def is_ordered(world: WorldSnapshot) -> bool:
     """Whether plans of this world are carried out."""
-    return world.mode is Mode.ACTIVE
+    return world.mode.orders
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from contracts.events import UnloadCause
 from contracts.messages import GhostSeen
 from contracts.plan import Decision, Outcome, Plan, PlannerState, PlanResult, UnloadModel
 from contracts.reasons import Reason
-from contracts.world import Mode, Residency, WorldSnapshot
+from contracts.world import Residency, WorldSnapshot
 from controller.eviction import is_spared
 
 POLICY = "ghosts"
@@ -21,7 +21,7 @@ def ghost_plan(world: WorldSnapshot, state: PlannerState, seen: GhostSeen) -> Pl
     error. While that is looked into the model counts as draining, so that nothing is sent there.
     """
     status, node = world.models.get(seen.model), world.nodes.get(seen.node)
-    if status is None or node is None or not node.alive or world.mode is not Mode.ACTIVE:
+    if status is None or node is None or not node.alive or not world.mode.orders:
         return None
     if status.node == seen.node:
         is_there = status.residency is Residency.HOT and not is_spared(status, world.taken_at_s)

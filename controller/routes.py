@@ -13,7 +13,7 @@ from contracts.messages import LoadAnswer
 from contracts.plan import Outcome, PlannerState
 from contracts.reasons import Reason, explain
 from contracts.routing import ModelRoute, NodeRoute, RoutingTable
-from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
+from contracts.world import ModelStatus, Residency, WorldSnapshot
 from controller.copies import Copy
 from controller.memory import room
 from controller.policies.base import expected_load_s
@@ -71,7 +71,7 @@ def load_answer(
     status = world.models.get(model)
     if status is None:
         return _refusal(model, Reason.UNKNOWN_MODEL)
-    if world.mode is not Mode.ACTIVE:
+    if not world.mode.orders:
         return _refusal(model, Reason.OBSERVE_ONLY)
     if not world.nodes[status.node].alive:
         return _refusal(model, Reason.NODE_LOST, retry_after_s=1.0)

@@ -19,7 +19,6 @@ from contracts.ids import GatewayId, ModelId, NodeId
 from contracts.messages import GhostSeen, ToController
 from contracts.ports import Clock, Mailbox, ModelServer
 from contracts.upstream import UpstreamResponse
-from contracts.world import Mode
 
 _log = structlog.get_logger("gateway")
 
@@ -88,7 +87,7 @@ class GhostDesk:
             return False
         if table is None:
             return await self._clear(model, node)
-        if table.mode is not Mode.ACTIVE or not self._book.lists(model):
+        if not table.mode.orders or not self._book.lists(model):
             return False
         self._book.note_ghost(model, node, now_s=self._clock.now_s())
         await self._tell(model, node)

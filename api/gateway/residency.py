@@ -15,7 +15,7 @@ from api.gateway.standings import Copy, Kind, LoadProgress, Seen, Standing
 from contracts.ids import ModelId, NodeId
 from contracts.reasons import Reason
 from contracts.routing import ModelRoute, RoutingTable
-from contracts.world import OCCUPIES_MEMORY, Mode, Residency
+from contracts.world import OCCUPIES_MEMORY, Residency
 
 __all__ = ["Kind", "LoadProgress", "RouteBook", "Standing"]
 
@@ -141,7 +141,7 @@ class RouteBook:
         seen = self._seen.get(model)
         residency, node = self._residency(route), self._home(route)
         is_cold = residency is not Residency.HOT
-        if table.mode is Mode.OBSERVE:
+        if not table.mode.orders:
             return Standing(
                 kind=Kind.FORWARD, reason=Reason.OBSERVE_ONLY, is_cold=is_cold, node=node
             )

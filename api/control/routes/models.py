@@ -13,7 +13,7 @@ from api.control.room import READ, WRITE, ControlRoom, Room, unknown_model
 from contracts.forecasts import HORIZONS_S
 from contracts.ids import ModelId
 from contracts.messages import LoadRequested, SettingsChanged, ToController, UnloadRequested
-from contracts.world import Mode, ModelStatus, Residency
+from contracts.world import ModelStatus, Residency
 
 router = APIRouter(tags=["models"])
 
@@ -170,7 +170,7 @@ def _commandable(room: ControlRoom, name: str) -> ModelStatus:
 def _require_active(room: ControlRoom) -> None:
     """Raise ApiError (409) where the controller would hear the command and do nothing."""
     world, _ = room.world()
-    if (room.board.mode_wanted or world.mode) is Mode.OBSERVE:
+    if not (room.board.mode_wanted or world.mode).orders:
         raise ApiError(
             409,
             "invalid_request_error",
