@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from adapters.settings_environment import PRELOAD_VARIABLE, Environment
-from adapters.settings_keys import find_key
+from adapters.settings_keys import ANY_NAME, find_key
 from adapters.settings_problems import printable
 from adapters.settings_schema import Document
 from adapters.settings_source import KeyPath, Source
 from adapters.settings_validation import said
 
 MAX_NOTICES = 100
+
+_NO_PLAIN_KEYS = frozenset(
+    {
+        ("redis", "url"),  # most hold no password
+        ("gateway", "named_keys", ANY_NAME, "hash"),
+        ("localai", "backends", ANY_NAME, "api_key_env"),
+    }
+)
+"""Never shown, and yet no key that somebody could use."""
 
 
 def notices_of(
@@ -28,6 +38,7 @@ def notices_of(
         *_moot_policy(document),
         *_moot_window(document, source),
         *_moot_preload(document, environment),
+        *_plain_keys(source),
     ]
     kept = tuple(printable(line) for line in lines[:MAX_NOTICES])
     rest = len(lines) - len(kept)
@@ -63,6 +74,32 @@ def _moot_window(document: Document, source: Source) -> Iterator[str]:
             "optimization.prefetch_window_minutes is more than what is used: a prefetch aims "
             f"{horizon_s:g} s ahead (scheduler.prefetch_horizon_seconds)"
         )
+
+
+def _plain_keys(source: Source) -> Iterator[str]:
+    """Keys that stand in the file itself, where everybody who reads it finds them."""
+    told: dict[str, None] = {}
+    for place, origin in source.origins.items():
+        key = find_key(place)
+        if key is None or not key.is_secret or key.path in _NO_PLAIN_KEYS:
+            continue
+        if origin.rpartition(":")[2].isdigit() and _is_set(source, place):
+            told[said(place[: len(key.path)])] = None
+    for name in told:
+        yield f"{name} stands in the file as plain text: a file or a variable can hold it instead"
+
+
+def _is_set(source: Source, place: KeyPath) -> bool:
+    """Whether something is said there that counts: what the environment replaced does not."""
+    value: Any = source.values
+    for name in place:
+        if isinstance(value, dict):
+            value = value.get(name)
+        elif isinstance(value, list) and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            return False
+    return value is not None
 
 
 def _moot_preload(document: Document, environment: Environment) -> Iterator[str]:

@@ -181,3 +181,23 @@ def test_a_new_key_is_random_and_fits_its_hash() -> None:
 def test_what_could_be_guessed_gets_no_hash(key: str, says: str) -> None:
     with pytest.raises(Invalid, match=says):
         hash_line(key)
+
+
+def test_keys_in_the_file_itself_are_noticed_once_each_and_not_shown() -> None:
+    settings = load(f"""
+gateway:
+  keys: [hush-1, hush-2]
+  named_keys: [{{name: a, hash: "{HASH}"}}]
+control: {{admin_key: null}}
+localai: {{backends: [{{name: a, url: "http://a", api_key: hush-3}}]}}
+redis: {{url: "redis://r"}}
+""")
+    assert settings.notices == (
+        "gateway.keys stands in the file as plain text: a file or a variable can hold it instead",
+        "localai.backends[0].api_key stands in the file as plain text: a file or a variable can "
+        "hold it instead",
+    )
+    assert load("gateway: {port: 9081}", HEADSTART_GATEWAY_KEYS="hush").notices == ()
+    backends = 'localai: {backends: [{name: a, url: "http://a", api_key: hush-3}]}'
+    (notice,) = load(backends, HEADSTART_LOCALAI_URL="http://b").notices
+    assert "is not used" in notice
