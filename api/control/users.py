@@ -12,7 +12,7 @@ from api.control.access import check_read
 from api.control.errors import ApiError
 from api.gateway.headers import presented_keys
 from api.gateway.keys import KeyRing
-from contracts.config import ControlConfig, GatewayConfig
+from contracts.config import CallerKey, ControlConfig, GatewayConfig
 
 _OWNER_CHARS = 16
 
@@ -27,12 +27,15 @@ class User:
         A digest of its key; "" where no keys are asked for, and everybody is the same.
     models : tuple of str
         Names and patterns of the models that it may use; empty: all.
+    key : CallerKey or None
+        What it may do; None: everything.
     sees_all : bool
         Whether it sees what others own: with the admin key, or where nobody is told apart.
     """
 
     owner: str
     models: tuple[str, ...] = ()
+    key: CallerKey | None = None
     sees_all: bool = False
 
     def sees(self, owner: str) -> bool:
@@ -82,4 +85,4 @@ class Users:
             )
         # What is kept of a key is not shown to others, not even as its digest.
         owner = hashlib.sha256(b"owner\0" + key.digest).hexdigest()[:_OWNER_CHARS]
-        return User(owner=owner, models=key.models)
+        return User(owner=owner, models=key.models, key=key)

@@ -25,7 +25,8 @@ LIMIT_S = 60.0
 
 _PREFIXES = ("/v1/files", "/v1/batches", "/v1/background")
 _BACKGROUND = b"/v1/background"
-_WEBHOOK = b"x-headstart-webhook"
+_CLASS = b"x-headstart-class"
+_PASSED_ON = frozenset({_CLASS, b"x-headstart-webhook"})
 _PREFER = b"prefer"
 _RESPOND_ASYNC = b"respond-async"
 
@@ -84,11 +85,13 @@ class JobsDesk:
 
     async def _ask(self, head: RequestHead, body: RequestBody | None) -> UpstreamResponse:
         assert self._upstream is not None
-        webhook = head.get(_WEBHOOK)
         # With its key: the control API has to know it too.
         headers = outgoing_headers(replace(head, key=None), node_key=None)
-        if webhook is not None:
-            headers.append((_WEBHOOK, webhook))
+        headers += [(name, value) for name, value in head.headers if name in _PASSED_ON]
+        has_class = head.get(_CLASS) is not None or (head.key and head.key.priority)
+        if wants_async(head) and not has_class:
+            # Who asked for an answer and may come back for it still wants it soon.
+            headers.append((_CLASS, b"realtime"))
         target = head.target if _is_jobs_path(head.path) else _BACKGROUND + head.target
         request = OutgoingRequest(
             method=head.method,

@@ -12,21 +12,31 @@ import pytest
 
 from contracts.config import CallerKey, ControlConfig, GatewayConfig
 from contracts.errors import Transient
+from contracts.events import PriorityClass
 from contracts.jobs import CANCELLED, JobState
 from simulator.memory_jobs import MemoryJobQueue
 from tests.control_server import RunningControl
 
 pytestmark = pytest.mark.integration
 
-KEY, BOUND = "key-" + "k" * 40, "bound-" + "b" * 40
+KEY, BOUND, LOW = "key-" + "k" * 40, "bound-" + "b" * 40, "low-" + "l" * 40
 CHAT = {"model": "chat-a", "messages": []}
 
 
 @pytest.fixture(scope="module")
 def control() -> Iterator[RunningControl]:
     callers = tuple(
-        CallerKey(name=name, digest=hashlib.sha256(key.encode()).digest(), models=models)
-        for name, key, models in (("any", KEY, ()), ("bound", BOUND, ("chat-*",)))
+        CallerKey(
+            name=name,
+            digest=hashlib.sha256(key.encode()).digest(),
+            models=models,
+            priority=priority,
+        )
+        for name, key, models, priority in (
+            ("any", KEY, (), None),
+            ("bound", BOUND, ("chat-*",), None),
+            ("low", LOW, (), PriorityClass.BACKGROUND),
+        )
     )
     control = RunningControl(
         config=ControlConfig(admin_key="admin-key"),
@@ -151,6 +161,34 @@ async def test_without_a_key_nothing_is_taken(control: RunningControl):
         session.post("/v1/background/v1/chat/completions", json=CHAT) as answer,
     ):
         assert answer.status == 401
+
+
+@pytest.mark.parametrize(
+    ("key", "asked", "queue"),
+    [
+        (KEY, None, "background"),
+        (KEY, "batch", "background"),
+        (KEY, "realtime", "realtime-fallback"),
+        (LOW, None, "background"),
+        (LOW, "realtime", None),
+    ],
+)
+async def test_realtime_requests_wait_apart_as_far_as_the_key_allows(
+    control: RunningControl, key: str, asked: str | None, queue: str | None
+):
+    headers = {"Authorization": f"Bearer {key}"}
+    if asked is not None:
+        headers["X-Headstart-Class"] = asked
+    async with (
+        aiohttp.ClientSession(control.url, headers=headers) as session,
+        session.post("/v1/background/v1/chat/completions", json=CHAT) as answer,
+    ):
+        if queue is None:
+            assert answer.status == 403
+            return
+        known = _jobs(control).status((await answer.json())["id"])
+    assert known is not None
+    assert known["queue"] == queue
 
 
 @pytest.mark.parametrize("job_id", ["bg_none", "batch_1-0", "x" * 300])

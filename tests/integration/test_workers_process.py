@@ -252,7 +252,7 @@ async def test_bad_jobs_fail_with_a_reason_and_block_nobody(
         assert status["state"] == "failed", name
         errors[name] = str(status["error"])
     assert errors["path"].startswith("path '/models/apply': must be one of")
-    assert errors["kind"].startswith('kind "delete-everything": must be one of inference')
+    assert errors["kind"].startswith('kind "delete-everything": must be one of batch, inf')
     assert "DeserializationError" in errors["pickle"]
     assert f"only {ENTRY} is run" in errors["code"]
     assert errors["record"] == "its record in Redis could not be read"
@@ -414,6 +414,8 @@ async def test_retention_really_trims(workers: Workers, jobs: RqJobQueue, redis_
         assert status["result"] == {
             "trimmed": {"events": 50, "decisions": 5},
             "forecasts_removed": [],
+            "batches_removed": 0,
+            "files_removed": 0,
         }
         assert client.xlen("headstart:events") == 1
         assert client.xlen("headstart:decisions") == 1

@@ -15,13 +15,17 @@ from pydantic import Field
 from api.control.errors import ApiError, not_found
 from api.control.room import Caller, ControlRoom, Room
 from api.control.schemas import Schema
+from api.control.users import User
+from api.gateway.detect import Wishes
+from api.gateway.keys import class_of
+from contracts.events import PriorityClass
 from contracts.jobs import BACKGROUND_PATHS, CANCELLED, INFERENCE_KIND, JobState, read_request
 from contracts.model_names import may_use
 from contracts.ports import JobQueue, JobResults
 
 router = APIRouter(tags=["background"])
 
-QUEUE = "background"
+QUEUE, FALLBACK = "background", "realtime-fallback"
 _PREFIX = "bg_"
 _STATUSES = {
     JobState.QUEUED: "queued",
@@ -67,10 +71,12 @@ async def add_job(
     path: str,
     request: Request,
     response: Response,
+    x_headstart_class: Annotated[PriorityClass | None, Header()] = None,
     x_headstart_webhook: Annotated[str | None, Header(max_length=2048)] = None,
 ) -> BackgroundJob:
     """Take a request for any inference path; its body is the request's own.
 
+    ``X-Headstart-Class``: ``realtime`` for what is to be served soon, else it waits for leeway.
     ``X-Headstart-Webhook``: a URL that is called once it is over.
     """
     payload: dict[str, object] = {"path": f"/{path}", "body": await _body(request)}
@@ -92,8 +98,9 @@ async def add_job(
             code="model_not_allowed",
             param="model",
         )
+    queue = _queue_of(user, x_headstart_class)
     job_id = _PREFIX + secrets.token_hex(16)
-    await _ask(room, lambda jobs: jobs.enqueue(QUEUE, INFERENCE_KIND, payload, job_id))
+    await _ask(room, lambda jobs: jobs.enqueue(queue, INFERENCE_KIND, payload, job_id))
     job = await _find(room, job_id)
     response.headers["Location"] = job.status_url
     return job
@@ -127,6 +134,20 @@ async def get_result(room: Room, _user: Caller, job_id: str) -> Response:
     return Response(
         content, status_code=int(str(kept["status"])), media_type=str(kept["content_type"])
     )
+
+
+def _queue_of(user: User, asked: PriorityClass | None) -> str:
+    """Where a request waits: realtime ones apart, as far as the caller's key allows."""
+    allowed = class_of(user.key, Wishes(priority=asked), PriorityClass.BACKGROUND)
+    if allowed is None:
+        raise ApiError(
+            403,
+            "permission_error",
+            f"your key may not ask for the class {asked.value if asked else ''}",
+            code="class_not_allowed",
+            param="X-Headstart-Class",
+        )
+    return FALLBACK if allowed is PriorityClass.REALTIME else QUEUE
 
 
 async def _body(request: Request) -> Mapping[str, Any]:

@@ -91,8 +91,22 @@ async def test_who_would_rather_come_back_gets_a_job(
     known = jobs.status(job["id"])
     assert known is not None
     assert known["payload"] == {"path": "/v1/chat/completions", "body": CHAT}
+    assert known["queue"] == "realtime-fallback"
     async with session.get(job["status_url"]) as answer:
         assert (await answer.json())["status"] == "queued"
+
+
+async def test_who_may_wait_long_waits_with_the_others(
+    control: RunningControl, session: aiohttp.ClientSession
+):
+    headers = {"Prefer": "respond-async", "X-Headstart-Class": "background"}
+    async with session.post("/v1/chat/completions", json=CHAT, headers=headers) as answer:
+        job = await answer.json()
+    jobs = control.room.ports.jobs
+    assert isinstance(jobs, MemoryJobQueue)
+    known = jobs.status(job["id"])
+    assert known is not None
+    assert known["queue"] == "background"
 
 
 async def test_a_webhook_goes_along(control: RunningControl, session: aiohttp.ClientSession):
