@@ -208,6 +208,9 @@ async def test_a_large_upload_takes_no_memory(start, kit, session):
         while taken < size:
             taken += len(await reader.read(2**20))
         writer.write(kit.reply(b"{}"))
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
 
     form_start = (
         b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n'
