@@ -21,7 +21,7 @@ from api.gateway.problems import Problem, no_backend
 from api.gateway.proxy import AnswerCut, Relay
 from api.gateway.residency import RouteBook
 from api.gateway.roll_call import RollCall
-from api.gateway.router import Place, choose
+from api.gateway.router import Place, choose, is_makeshift
 from api.gateway.slots import SlotBook
 from api.gateway.standings import Copy
 from api.gateway.timeouts import Limits, limits_of
@@ -54,6 +54,8 @@ class Dispatcher:
         Those of the configuration.
     retries : mapping
         Requests that were sent once more, by why.
+    on_makeshift : callable
+        Told of each request that goes to a CPU while its model's GPU does not hold the model.
     on_first_content : callable
         Told how long the first content of an answer took, and of which node it is.
     """
@@ -79,6 +81,7 @@ class Dispatcher:
         self.first_bytes = Durations(_SAMPLES)
         self.retries: dict[str, int] = {}
         self.nodes: Mapping[NodeId, NodeConfig] = {node.node: node for node in config.now.nodes}
+        self.on_makeshift: Callable[[Subject], None] = lambda _subject: None
         self.on_first_content: Callable[[NodeId, float], None] = lambda _node, _took_s: None
         slots.copies = book.copy_count
         book.is_shut = self.is_shut
@@ -137,6 +140,8 @@ class Dispatcher:
         if choice is None:
             rests_s = [self.breakers.rest_s(place.node, subject.model, now_s) for place in places]
             raise _shut(subject.model, min(rests_s, default=0.0))
+        if is_makeshift(places, choice.node):
+            self.on_makeshift(subject)
         if subject.model is not None:
             self.ledger.note_client(subject.client, subject.model, choice.node, now_s)
             if choice.turns is not None:

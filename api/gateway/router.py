@@ -154,6 +154,15 @@ def filtered(
     return _those(kept, lambda place: place.accelerator != CPU)
 
 
+def is_makeshift(places: Sequence[Place], chosen: NodeId) -> bool:
+    """Whether a CPU was chosen since the model is not resident at its home, which has a GPU."""
+    home = next((place for place in places if place.is_home), None)
+    if home is None or home.node == chosen or home.is_resident or not home.is_alive:
+        return False
+    here = next(place for place in places if place.node == chosen)
+    return here.accelerator == CPU and home.accelerator != CPU
+
+
 def has_slot(place: Place) -> bool:
     """Whether one more request of the model may run there."""
     return place.slots is None or place.in_flight < place.slots

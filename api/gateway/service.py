@@ -22,6 +22,7 @@ from api.gateway.jobs_desk import JobsDesk
 from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
 from api.gateway.lone_loads import LoneLoads
+from api.gateway.makeshift import MakeshiftDesk
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.model_lists import ModelLists
 from api.gateway.own_paths import Links, OwnPaths
@@ -91,6 +92,10 @@ class GatewayService:
             roll_call=self._roll_call,
             clock=clock,
         )
+        self._makeshifts = MakeshiftDesk(
+            gateway=gateway, to_controller=ports.to_controller, clock=clock
+        )
+        self._dispatcher.on_makeshift = self._makeshifts.note
         self._model_lists = ModelLists(
             nodes=config.nodes, relay=relay, is_shut=self._dispatcher.is_away, clock=clock
         )

@@ -102,6 +102,18 @@ async def test_a_copy_on_a_cpu_is_what_is_left():
                 assert f'{name}{{backend="{node}"}} {count}.0' in text
 
 
+@pytest.mark.case("P147")
+async def test_a_cpu_helps_out_while_the_gpu_loads():
+    with emulator(model("a")) as one, emulator(model("a")) as two:
+        async with Cluster({"one": one, "two": two}, accelerators={"two": "cpu"}) as cluster:
+            await cluster.until_home("a", "one")
+            await load(cluster, "a", two=two)
+            first = await cluster.chat("a")
+            assert (first.status, first.backend) == (200, "two")
+            await cluster.until_resident("a", "one", "two")
+            assert {(await cluster.chat("a")).backend for _ in range(5)} == {"one"}
+
+
 @pytest.mark.case("P060")
 async def test_a_model_that_wedges_after_a_stop_button_is_served_elsewhere():
     with emulator(model("a"), model("b")) as one, emulator(model("a")) as two:

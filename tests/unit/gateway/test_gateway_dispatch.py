@@ -421,6 +421,17 @@ class TestBalance:
             await site.send()
         assert site.told == [ONE, TWO] * 3
 
+    async def test_a_cpu_that_helps_out_is_told_of(self):
+        site = Site(ONE, TWO)
+        cpu = replace(site.dispatcher.nodes[TWO], accelerator="cpu")
+        site.dispatcher.nodes = {**site.dispatcher.nodes, TWO: cpu}
+        told: list[Subject] = []
+        site.dispatcher.on_makeshift = told.append
+        site.knows(A, ONE, one=COLD, two=HOT)
+        await site.send()
+        assert (site.told, told) == ([TWO], [subject(A)])
+        assert not site.dispatcher.is_away(ONE)
+
     async def test_who_is_away_from_home_is_told(self):
         site = Site(ONE, TWO)
         assert site.dispatcher.in_flight_away() == {}

@@ -16,6 +16,7 @@ from api.gateway.router import (
     Place,
     choose,
     filtered,
+    is_makeshift,
     score,
 )
 from contracts.events import PriorityClass
@@ -80,6 +81,26 @@ class TestFilter:
         gpu, cpu = place(ONE), place(TWO, accelerator="cpu")
         assert self.names(gpu, cpu, priority=BACKGROUND) == [ONE, TWO]
         assert chosen(gpu, cpu, priority=BACKGROUND) == TWO
+
+
+class TestMakeshift:
+    def home(self, **fields):
+        return place(ONE, is_home=True, **{"is_resident": False, **fields})
+
+    def test_a_cpu_that_helps_a_gpu_out(self):
+        cpu = place(TWO, accelerator="cpu")
+        assert is_makeshift([self.home(), cpu], TWO)
+
+    @pytest.mark.parametrize(
+        "fields", [{"is_resident": True}, {"is_alive": False}, {"accelerator": "cpu"}]
+    )
+    def test_not_where_the_home_is_there_or_gone_or_no_better(self, fields):
+        assert not is_makeshift([self.home(**fields), place(TWO, accelerator="cpu")], TWO)
+
+    def test_nor_where_another_gpu_serves_or_the_home_itself(self):
+        assert not is_makeshift([self.home(), place(TWO)], TWO)
+        assert not is_makeshift([self.home(), place(TWO, accelerator="cpu")], ONE)
+        assert not is_makeshift([place(TWO, accelerator="cpu")], TWO)
 
 
 class TestScore:
