@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +43,9 @@ class Answer:
     def __init__(self, status: int) -> None:
         self.status = status
         self.closed = False
+
+    async def pour(self, sink: Callable[[bytes], bool]) -> None:
+        raise NotImplementedError
 
     async def read(self) -> bytes:
         return b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from structlog.testing import capture_logs
@@ -136,6 +137,9 @@ class _Answer:
     status = 500
     headers: tuple[tuple[bytes, bytes], ...] = ()
     is_complete = False
+
+    async def pour(self, sink: Callable[[bytes], bool]) -> None:
+        raise NotImplementedError
 
     async def read(self) -> bytes:
         return SAID

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -88,6 +89,9 @@ class _Answer:
         )
         self.is_complete = False
         self._body = body
+
+    async def pour(self, sink: Callable[[bytes], bool]) -> None:
+        raise NotImplementedError
 
     async def read(self) -> bytes:
         body, self._body = self._body, b""
