@@ -287,7 +287,11 @@ class WaitingRoom:
     def _on_alarm(self, waiter: Waiter) -> None:
         """No request ended in time: try again, and cancel what may be cancelled."""
         model, now_s = waiter.ticket.model, self._clock.monotonic_s()
-        self._reconsider(model)
+        standing = self._book.standing(model, self._clock.now_s())
+        if standing.kind is not Kind.FORWARD:
+            return
+        # The others need not look: each has an alarm of its own.
+        self._let_go(model, standing.reason)
         if self._admission.next_class(model, now_s) is PriorityClass.REALTIME:
             waiting = self._admission.waiting_of(model, PriorityClass.REALTIME)
             self._yielding.free_slots(model, waiting, now_s)
@@ -391,8 +395,8 @@ class WaitingRoom:
         if error is None:
             self._reconsider(model)
             return
-        if isinstance(error, Permanent) or getattr(error, "retry_after_s", None) is not None:
-            retry_after_s = getattr(error, "retry_after_s", None)
+        retry_after_s = getattr(error, "retry_after_s", None)
+        if isinstance(error, Permanent) or retry_after_s is not None:
             self._refuse(model, model_cooldown(model, str(error), retry_after_s))
         else:
             message = f"LocalAI could not be asked to load {model}: {error}"
