@@ -26,9 +26,12 @@ WITHOUT_A_PANEL = {
     "headstart_event_listeners_dropped_total",
     "headstart_event_listeners_refused_total",
     "headstart_failed_requests_total",
+    "headstart_gateway_backend_in_flight",
+    "headstart_gateway_circuits_forgotten_total",
     "headstart_gateway_cold_requests_total",
     "headstart_gateway_health_checks_total",
     "headstart_gateway_in_flight",
+    "headstart_gateway_lists_left_out_total",
     "headstart_gateway_passed_total",
     "headstart_gateway_request_seconds",
     "headstart_gateway_routing_table_age_seconds",
@@ -63,8 +66,11 @@ def _metrics() -> set[str]:
     source = (ROOT / "api/control/metrics.py").read_text()
     for call, name in re.findall(r'(_gauge|_counter|_by)\(\s*"(\w+)"', source):
         found.add(f"headstart_{name}" + ("_total" if call == "_counter" else ""))
+    source += (ROOT / "api/gateway/backend_metrics.py").read_text()
     for kind, name in re.findall(r'(Gauge|Counter)MetricFamily\(\s*"(headstart_\w+)"', source):
         found.add(name + ("_total" if kind == "Counter" else ""))
+    found.update(f"{name}_total" for name in re.findall(r'_counts\(\s*"(headstart_\w+)"', source))
+    found.update(re.findall(r'Histogram\(\s*"(headstart_\w+)"', source))
     return found
 
 
