@@ -11,7 +11,7 @@ from api.gateway.recognition import Recognised
 from api.gateway.retries import RetryBook, digest_of
 from contracts.ports import Clock
 
-MAX_COMPARED_BYTES = 8 * 1024**2
+MAX_COMPARED_BYTES = 1024**2
 _ASK_AGAIN = frozenset({429, 503})
 
 
