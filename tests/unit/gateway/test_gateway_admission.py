@@ -42,7 +42,7 @@ def names(tickets: tuple[Ticket, ...]) -> list[str]:
 
 def served(gate: Admission, running: Ticket, *times_s: float) -> list[str]:
     """Who goes when the one slot of A gets free at these times, starting with ``running``."""
-    order = []
+    order: list[str] = []
     for at_s in times_s:
         gate.end(running)
         (running,) = gate.release(A, at_s)
