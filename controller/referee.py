@@ -27,6 +27,9 @@ REFRESH_S = 10.0
 JUDGE_S = 30.0
 """Verdicts are drawn anew this often: two thousand draws are not for every second."""
 
+POLICIES_IN_USE, CONFIGURED, DECIDING = "policies", "configured:", "deciding:"
+"""Under this name is told which policy is configured, and which one decides now."""
+
 SHADOW, TRIAL = "shadow:", "ab:"
 """How the names of published figures begin, beside those of real requests."""
 
@@ -89,8 +92,13 @@ class Referee:
     def figures(
         self, world: WorldSnapshot, forecasts: Forecasts, config: PlannerConfig
     ) -> Mapping[str, Mapping[str, float]]:
-        """What is known by now, by ``shadow:POLICY`` and ``ab:POLICY``."""
+        """What is known by now: ``policies``, and each ``shadow:POLICY`` and ``ab:POLICY``."""
         now_s = world.taken_at_s
+        deciding = self.config(world, config).policy
+        self._figures[POLICIES_IN_USE] = {
+            CONFIGURED + config.policy: 1.0,
+            DECIDING + deciding: 1.0,
+        }
         if world.mode is Mode.SHADOW:
             for ghost in self._ghosts.values():
                 ghost.advance(now_s, forecasts)

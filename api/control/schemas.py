@@ -267,6 +267,32 @@ class ComparisonView(Schema):
     cold_starts: float | None = Field(description="Requests that would have met a cold model.")
     our_cold_starts: float | None = Field(description="Those that did, of as many arrivals.")
     avoided_cold_starts: float | None
+    method: Literal["beside", "shadow", "ab"] = Field(
+        description="Counted beside real requests, played in a ghost, or taken turns with."
+    )
+    our_late_ratio: float | None = Field(
+        description="Share of requests that waited past their target under the configured policy."
+    )
+    late_ratio: float | None = Field(description="The same under this one.")
+    difference: float | None = Field(description="Above 0 the configured policy is better.")
+    low: float | None = Field(description="With 95 % confidence the difference is at least this.")
+    high: float | None = Field(description="And at most this.")
+    sure: float | None = Field(description="How sure it is that the configured one is better.")
+    sentence: str = Field(description="Which is better, by how much, and how sure that is.")
+
+
+class PolicyView(Schema):
+    """One policy that a deployment can be set to."""
+
+    object: Literal["policy"] = "policy"
+    id: str
+    summary: str
+    configured: bool
+    deciding: bool = Field(description="In mode ab the one whose turn it is.")
+    late_ratio: float | None = Field(
+        description="Share of requests that its ghost made late; null: it was not in the shadow."
+    )
+    loads: float | None
 
 
 class JobQueueView(Schema):

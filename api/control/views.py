@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from api.control import schemas
+from api.control import comparing, schemas
 from api.control.board import Board
 from api.control.history import HistoryRow
 from api.control.phrases import sentence
@@ -134,16 +134,46 @@ def queue_view(queue: QueueStatus) -> schemas.QueueView:
 
 
 def comparison_views(board: Board) -> list[schemas.ComparisonView]:
-    """Each policy that was followed in the shadow, against ours."""
+    """Each policy that was followed beside ours, in the shadow or in turns, against ours."""
     return [
-        _comparison_view(board, policy) for policy in sorted(board.baselines) if policy not in OURS
+        _comparison_view(board, name)
+        for name in sorted(board.baselines)
+        if name not in OURS and comparing.is_comparison(name, board.baselines)
     ]
+
+
+def policy_views(board: Board) -> list[schemas.PolicyView]:
+    """All policies there are, and which is in use."""
+    configured, deciding = comparing.in_use(board.baselines)
+    views = []
+    for name, summary in sorted(comparing.known_policies(board.baselines).items()):
+        figures = board.baselines.get(comparing.SHADOW + name, {})
+        arrivals, late = figures.get("arrivals"), figures.get("late")
+        views.append(
+            schemas.PolicyView(
+                id=name,
+                summary=summary,
+                configured=name == configured,
+                deciding=name == deciding,
+                late_ratio=late / arrivals if late is not None and arrivals else None,
+                loads=comparing.figure(figures, "loads"),
+            )
+        )
+    return views
 
 
 def headline_comparison(board: Board) -> schemas.ComparisonView | None:
     """The comparison that the headline shows."""
     known = [*PREFERRED_BASELINES, *sorted(board.baselines)]
-    policy = next((name for name in known if name in board.baselines and name not in OURS), None)
+    beside = (
+        name
+        for name in known
+        if name in board.baselines
+        and name not in OURS
+        and name != comparing.POLICIES_IN_USE
+        and comparing.method_of(name)[0] == "beside"
+    )
+    policy = next(beside, None)
     return _comparison_view(board, policy) if policy is not None else None
 
 
@@ -229,13 +259,27 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _comparison_view(board: Board, policy: str) -> schemas.ComparisonView:
-    figures = board.baselines[policy]
+def _comparison_view(board: Board, name: str) -> schemas.ComparisonView:
+    figures = board.baselines[name]
+    method, policy = comparing.method_of(name)
+    configured = comparing.in_use(board.baselines)[0] or OURS[0]
     arrivals = finite(figures.get("arrivals"))
-    theirs, ours = cold_starts(figures), our_cold_starts(board, arrivals)
+    theirs = cold_starts(figures)
+    if method == "shadow":  # a ghost is compared with our ghost, not with what really was
+        ours = cold_starts(board.baselines.get(comparing.SHADOW + configured, {}))
+    else:
+        ours = our_cold_starts(board, arrivals) if method == "beside" else None
     return schemas.ComparisonView(
-        id=policy,
+        id=name,
         policy=policy,
+        method=method,
+        sentence=comparing.sentence(configured, policy, method, figures),
+        our_late_ratio=comparing.figure(figures, "our_late_ratio"),
+        late_ratio=comparing.figure(figures, "late_ratio"),
+        difference=comparing.figure(figures, "difference"),
+        low=comparing.figure(figures, "low"),
+        high=comparing.figure(figures, "high"),
+        sure=comparing.figure(figures, "sure"),
         figures={name: value for name, value in figures.items() if math.isfinite(value)},
         arrivals=arrivals,
         cold_starts=theirs,

@@ -554,3 +554,40 @@ async def test_the_documentation_lists_the_routes(browser: Browser, control):
         await page.locator(".operation summary", has_text="/v1/slas/{model}").nth(1).click()
         await expect(page.locator(".operation[open]")).to_contain_text("target_s")
         assert watched.errors == []
+
+
+async def test_compared_policies_are_shown_with_how_sure_that_is(browser: Browser, control):
+    snapshots = control.lively.snapshots
+    in_use = {"configured:headstart": 1.0, "deciding:headstart": 1.0}
+    lru = {
+        **{"arrivals": 1000.0, "late": 90.0, "loads": 120.0, "blocks": 20.0, "sure": 1.0},
+        **{"our_late_ratio": 0.04, "late_ratio": 0.09, "difference": 0.05},
+        **{"low": 0.03, "high": 0.07},
+    }
+    ours = {"arrivals": 1000.0, "late": 40.0, "loads": 90.0}
+    for name, figures in (("policies", in_use), ("shadow:headstart", ours), ("shadow:lru", lru)):
+        control.do(snapshots.put_baseline(name, figures))
+    async with opened(browser, control.url) as watched:
+        page = watched.page
+        await expect(page.locator("#policies-said li")).to_have_text(
+            "headstart makes 4.0% of requests late, lru 9.0% in ghosts of the same traffic: "
+            "headstart is better by 5.0 points (between 3.0 and 7.0 points, 95% sure).",
+            timeout=20_000,
+        )
+        rows = page.locator("#policies-rows tr")
+        await expect(rows).to_have_count(2)
+        await expect(rows.first).to_contain_text("in use")
+        assert watched.errors == []
+
+
+async def test_any_mode_may_be_chosen(browser: Browser, control):
+    async with opened(browser, control.url) as watched:
+        page = watched.page
+        await expect(page.locator("#mode-name")).to_have_text("Active")
+        await expect(page.locator("#policies-card")).to_be_hidden()
+        await page.locator("#mode-button").click()
+        await page.locator("#mode-choice").select_option("shadow")
+        dialog = page.get_by_role("dialog", name="Switch to shadow?")
+        await dialog.get_by_role("button", name="Compare in the shadow").click()
+        await expect(page.locator("#mode-name")).to_have_text("Shadow", timeout=10_000)
+        assert control.do(control.lively.settings.mode()) is Mode.SHADOW

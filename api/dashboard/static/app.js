@@ -10,6 +10,7 @@ import { startDecisions } from "./decisions.js";
 import { startHeadline } from "./headline.js";
 import { startMode } from "./mode.js";
 import { startModels } from "./models.js";
+import { startPolicies } from "./policies.js";
 import { startSide } from "./side.js";
 import { startTargets } from "./targets.js";
 
@@ -87,6 +88,9 @@ function bannerText() {
   if (silent.length) {
     return `LocalAI does not answer (${silent.join(", ")}): it is not there, or asks for a key. The controller's log says more.`;
   }
+  if (summary?.mode === "shadow") {
+    return "In the shadow: policies are compared, nothing is ordered, and LocalAI’s own rules hold. Switch to active when you are ready.";
+  }
   if (summary?.mode === "observe") {
     return "Observing: decisions are recorded, nothing is loaded or unloaded by Headstart.";
   }
@@ -103,6 +107,7 @@ startHeadline();
 startChart();
 startSide();
 startModels();
+startPolicies();
 startDecisions();
 startMode();
 startTargets();

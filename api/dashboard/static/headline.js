@@ -4,6 +4,8 @@ import { $, el, replace, setText } from "./dom.js";
 import * as format from "./format.js";
 import { on, state } from "./store.js";
 
+const ORDERS = new Set(["active", "ab"]); // modes in which decisions are carried out
+
 const POLICY_NAMES = { "localai-lru": "LocalAI’s own LRU", lru: "LRU" };
 
 export function startHeadline() {
@@ -25,11 +27,11 @@ function drawVersus(summary) {
   if (comparison && comparison.our_cold_starts !== null && comparison.cold_starts !== null) {
     const most = Math.max(comparison.our_cold_starts, comparison.cold_starts, 1);
     const share = (n) => (comparison.arrivals ? n / comparison.arrivals : null);
-    rows.push(bar(summary.mode === "observe" ? "As it is now" : "Headstart", comparison.our_cold_starts, share(comparison.our_cold_starts), most, "ours"));
+    rows.push(bar(!ORDERS.has(summary.mode) ? "As it is now" : "Headstart", comparison.our_cold_starts, share(comparison.our_cold_starts), most, "ours"));
     const limit = comparison.figures?.model_limit;
     const name = (POLICY_NAMES[comparison.policy] ?? comparison.policy) + (limit ? `, at most ${format.plural(limit, "model")}` : "");
     rows.push(bar(name, comparison.cold_starts, share(comparison.cold_starts), most, "theirs"));
-    rows.push(el("p", { class: "verdict" }, ...verdict(comparison, summary.mode === "observe")));
+    rows.push(el("p", { class: "verdict" }, ...verdict(comparison, !ORDERS.has(summary.mode))));
   } else {
     rows.push(
       el("p", { class: "big" }, format.percent(summary.cold_ratio)),

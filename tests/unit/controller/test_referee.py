@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from contracts.ids import ModelId
 from contracts.world import Mode, Sla
 from controller.policies.registry import POLICIES
 from controller.referee import JUDGE_S, REFRESH_S, Referee
@@ -48,7 +49,7 @@ class TestShadow:
         requests = [((A, B, C)[n % 3], 1000.0 + 200.0 * n) for n in range(30)]
         referee = self.played(*requests)
         figures = referee.figures(live(Mode.SHADOW, 10_000.0), {}, CONFIG)
-        assert set(figures) == {f"shadow:{name}" for name in POLICIES}
+        assert set(figures) == {"policies", *(f"shadow:{name}" for name in POLICIES)}
         lru, ours = figures["shadow:lru"], figures["shadow:headstart"]
         assert (lru["arrivals"], lru["cold_starts"]) == (30.0, 30.0)
         assert "difference" not in ours
@@ -60,7 +61,9 @@ class TestShadow:
         hear(referee, received("r", A, 100.0), Mode.ACTIVE)
         hear(referee, received("s", None, 100.0), Mode.SHADOW)
         hear(referee, dispatched("r", A, 101.0), Mode.ACTIVE)
-        assert referee.figures(live(Mode.ACTIVE), {}, CONFIG) == {}
+        assert referee.figures(live(Mode.ACTIVE), {}, CONFIG) == {
+            "policies": {"configured:headstart": 1.0, "deciding:headstart": 1.0}
+        }
 
     def test_requests_serve_for_as_long_as_they_usually_do(self):
         referee = Referee()
@@ -68,7 +71,7 @@ class TestShadow:
             event = replace(completed(f"r{number}", A, 10.0), service_s=service_s)
             hear(referee, event, Mode.ACTIVE)
         assert referee._service_s == {A: pytest.approx(42.0)}
-        unlisted = replace(completed("x", A, 10.0), model="nobody")
+        unlisted = completed("x", ModelId("nobody"), 10.0)
         hear(referee, unlisted, Mode.ACTIVE)
         failed = replace(completed("y", B, 10.0), status=503)
         hear(referee, failed, Mode.ACTIVE)
@@ -122,17 +125,15 @@ class TestTurns:
             event = dispatched("r", name, at_s + wait_s, queue_wait_s=wait_s)
             hear(referee, event, Mode.AB, slas=slas)
         figures = referee.figures(live(Mode.AB, 2000.0), {}, CONFIG)
-        assert figures == {
-            "ab:lru": {
-                "arrivals": 2,
-                "late": 1,
-                "our_arrivals": 1,
-                "our_late": 0,
-                "blocks": 1,
-                "our_late_ratio": 0.0,
-                "late_ratio": 0.5,
-                "difference": 0.5,
-            }
+        assert figures["ab:lru"] == {
+            "arrivals": 2,
+            "late": 1,
+            "our_arrivals": 1,
+            "our_late": 0,
+            "blocks": 1,
+            "our_late_ratio": 0.0,
+            "late_ratio": 0.5,
+            "difference": 0.5,
         }
 
     def test_before_both_had_a_turn_nothing_is_compared(self):
@@ -140,6 +141,11 @@ class TestTurns:
         referee.config(live(Mode.AB), CONFIG)
         figures = referee.figures(live(Mode.AB, 2000.0), {}, CONFIG)
         assert figures["ab:lru"] == {"arrivals": 0, "late": 0, "our_arrivals": 0, "our_late": 0}
+
+    def test_who_decides_now_is_told(self):
+        referee = Referee(slice_s=self.SLICE_S)
+        told = referee.figures(live(Mode.AB, self.counted(1)), {}, CONFIG)["policies"]
+        assert told == {"configured:headstart": 1.0, "deciding:lru": 1.0}
 
     def test_other_sides_are_another_trial(self):
         referee = Referee(slice_s=self.SLICE_S)
