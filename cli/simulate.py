@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from cli.simulate_runs import Asked
 
 
 def register(app: typer.Typer) -> None:
@@ -15,59 +18,74 @@ def register(app: typer.Typer) -> None:
     app.command("simulate")(simulate)
 
 
+Traces = Annotated[
+    list[Path] | None,
+    typer.Option(help="CSV file (may end in .gz); given again for several workloads."),
+]
+Events = Annotated[
+    str | None, typer.Option(metavar="FILE|URL", help="A log that Headstart recorded itself.")
+]
+Workloads = Annotated[
+    list[str] | None,
+    typer.Option(help="gentd26, azure-fn, servegen or csv, one for each trace; by columns."),
+]
+Capacities = Annotated[
+    str | None, typer.Option(metavar="N[,N]", help="GPU memory in MB, one or several sizes.")
+]
+Policies = Annotated[str, typer.Option(metavar="A[,B]", help="Policies, separated by commas.")]
+From = Annotated[
+    float, typer.Option("--from", min=0.0, help="First second of the trace that is played.")
+]
+To = Annotated[float | None, typer.Option("--to", min=0.0, help="Second at which it ends.")]
+Minutes = Annotated[
+    float | None, typer.Option(min=0.1, help="Length of the part, instead of --to.")
+]
+Reserve = Annotated[
+    float, typer.Option(min=0.0, max=0.9, help="Share of memory that the product leaves free.")
+]
+Nodes = Annotated[int, typer.Option(min=1, max=64, help="GPUs, each of this memory.")]
+Classes = Annotated[
+    bool, typer.Option("--classes", help="60 % realtime, 25 % batch, 15 % background.")
+]
+Cold = Annotated[
+    bool, typer.Option("--cold", help="Give the predictor no history of what is before --from.")
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="What faults are drawn from.")]
+WithFaults = Annotated[
+    bool, typer.Option("--faults", help="Let things go wrong, as the seed says.")
+]
+SwarmOf = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Instead: N random worlds, every policy, checked."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object, last line.")]
+PlotTo = Annotated[
+    Path | None, typer.Option(help="Draw residency and waits into this file (.png, .svg).")
+]
+Export = Annotated[
+    Path | None, typer.Option(help="With --events URL: write the log into this file.")
+]
+
+
 def simulate(
-    trace: Annotated[
-        list[Path] | None,
-        typer.Option(help="CSV file (may end in .gz); given again for several workloads."),
-    ] = None,
-    events: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|URL", help="A log that Headstart recorded itself."),
-    ] = None,
-    workload: Annotated[
-        list[str] | None,
-        typer.Option(help="gentd26, azure-fn, servegen or csv, one for each trace; by columns."),
-    ] = None,
-    capacity_mb: Annotated[
-        str | None, typer.Option(metavar="N[,N]", help="GPU memory in MB, one or several sizes.")
-    ] = None,
-    policy: Annotated[
-        str, typer.Option(metavar="A[,B]", help="Policies, separated by commas.")
-    ] = "localai-lru,lru,headstart,oracle",
-    from_s: Annotated[
-        float, typer.Option("--from", min=0.0, help="First second of the trace that is played.")
-    ] = 0.0,
-    to_s: Annotated[
-        float | None, typer.Option("--to", min=0.0, help="Second at which it ends.")
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="Length of the part, instead of --to.")
-    ] = None,
-    reserve: Annotated[
-        float, typer.Option(min=0.0, max=0.9, help="Share of memory that the product leaves free.")
-    ] = 0.0,
-    nodes: Annotated[int, typer.Option(min=1, max=64, help="GPUs, each of this memory.")] = 1,
-    classes: Annotated[
-        bool, typer.Option("--classes", help="60 % realtime, 25 % batch, 15 % background.")
-    ] = False,
-    cold: Annotated[
-        bool, typer.Option("--cold", help="Give the predictor no history of what is before --from.")
-    ] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="What faults are drawn from.")] = None,
-    faults: Annotated[
-        bool, typer.Option("--faults", help="Let things go wrong, as the seed says.")
-    ] = False,
-    swarm: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Instead: N random worlds, every policy, checked."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, last line.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw residency and waits into this file (.png, .svg).")
-    ] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="With --events URL: write the log into this file.")
-    ] = None,
+    trace: Traces = None,
+    events: Events = None,
+    workload: Workloads = None,
+    capacity_mb: Capacities = None,
+    policy: Policies = "localai-lru,lru,headstart,oracle",
+    from_s: From = 0.0,
+    to_s: To = None,
+    minutes: Minutes = None,
+    reserve: Reserve = 0.0,
+    nodes: Nodes = 1,
+    classes: Classes = False,
+    cold: Cold = False,
+    seed: Seed = None,
+    faults: WithFaults = False,
+    swarm: SwarmOf = None,
+    as_json: AsJson = False,
+    plot: PlotTo = None,
+    export: Export = None,
 ) -> None:
     """Play traffic on a virtual clock and say what each policy makes of it.
 
@@ -76,7 +94,7 @@ def simulate(
     parameters, as in headstart:prefetch=false. Memory is empty at the start of the
     part that is played. Nothing is drawn at random but faults.
     """
-    from cli.simulate_runs import Asked, rows_of
+    from cli.simulate_runs import Asked
     from contracts.errors import Invalid
 
     if swarm is not None:
@@ -103,6 +121,12 @@ def simulate(
         faults=faults,
         plot=plot,
     )
+    _report(asked, as_json=as_json)
+
+
+def _report(asked: Asked, *, as_json: bool) -> None:
+    from cli.simulate_runs import rows_of
+
     rows = rows_of(asked)
     if as_json:
         found = {"rows": [row.as_dict() for row in rows], "seed": asked.seed}
