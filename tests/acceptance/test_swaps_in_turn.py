@@ -31,6 +31,7 @@ async def test_each_is_answered_every_time():
     told = [answer.text for answer in answers if answer.status != 200]
     assert told == []
     assert len(answers) == 2 * ROUNDS
+    assert of_kind(events, "load_failed") == []
     # One after the other: each of them had to be loaded again and again.
     assert len(of_kind(events, "load_ended")) >= ROUNDS
 
