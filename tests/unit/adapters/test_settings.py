@@ -381,7 +381,8 @@ def test_where_batches_are_served() -> None:
 def test_what_the_workers_are_told() -> None:
     assert loaded("{}").workers_config() == WorkersConfig()
     said = loaded(
-        "workers: {gateway_key: k, max_processes: 7, webhook_secret: s, webhooks_to_private: true, files_max_gb: 2}"
+        "workers: {gateway_key: k, max_processes: 7, webhook_secret: s, "
+        "webhooks_to_private: true, files_max_gb: 2}"
     ).workers_config()
     assert said == WorkersConfig(
         gateway_key="k",
