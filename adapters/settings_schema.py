@@ -221,7 +221,7 @@ class Optimization(Section):
     prefetch_window_minutes: Number = setting(
         "Models are loaded at most this long before their use; bounds "
         "`scheduler.prefetch_horizon_seconds`.",
-        default=1.0,
+        default=0.75,
         gt=0,
         le=1440,
     )

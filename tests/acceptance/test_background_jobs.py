@@ -68,18 +68,31 @@ async def test_an_inference_job_is_done_and_its_result_is_to_be_read(office: Dep
 async def test_a_job_whose_model_is_cold_is_held_until_somebody_else_has_it_loaded(
     office: Deployment,
 ):
-    assert await enqueue(office, "background", "inference", chat("small-h"), "summary-2")
+    # Memory is full of what people have just used: nothing is evicted for a job.
+    for people in ("chat-a", "chat-b", "chat-c"):
+        assert (await office.chat(people)).status == 200
+    assert await enqueue(office, "background", "inference", chat("chat-h"), "summary-2")
 
     async def held() -> bool:
         status = (await office.control("GET", "/v1/jobs/summary-2")).json["status"]
         return bool(status["state"] == "scheduled")
 
     await office.until(held, "the job is put back")
-    assert await office.residency("small-h") == "cold"
-    assert (await office.chat("small-h")).status == 200
+    assert await office.residency("chat-h") == "cold"
+    assert (await office.chat("chat-h")).status == 200
     job = await finished(office, "summary-2")
     assert job["state"] == "finished", job
     assert job["result"]["status"] == 200
+
+
+async def test_a_job_loads_its_model_where_there_is_room(office: Deployment):
+    start = await office.mark()
+    assert await enqueue(office, "background", "inference", chat("small-h"), "summary-3")
+    job = await finished(office, "summary-3")
+    assert job["state"] == "finished", job
+    events = await office.events(start)
+    assert len(of_kind(events, "load_started", "small-h")) == 1
+    assert of_kind(events, "unload_started") == []
 
 
 async def test_a_job_that_stands_for_a_realtime_request_loads_its_model_at_once(
