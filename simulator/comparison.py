@@ -25,6 +25,9 @@ CHECKED_EVERY = 500
 LRU, ORACLE = "lru", "oracle"
 """The two policies that ``closure`` is measured between."""
 
+LOOKS_AHEAD = frozenset({"headstart"})
+"""Policies of the product that ask for forecasts; the others are played without a predictor."""
+
 _STEPS_AT_ONCE = 10_000
 
 
@@ -181,6 +184,8 @@ def _product(
         else:
             known = ", ".join(sorted(_fields(PlannerConfig()) | _fields(PredictorConfig())))
             raise Invalid(f"policy {name}: no parameter {key!r}; there are {known}")
+    if name not in LOOKS_AHEAD:
+        return ProductDriver(name, None, planner, on_plan=check_plan)
     # Counts and latencies are not asked for here; the next-use curves do not depend on them.
     engine = PredictorEngine(predictor, signals=False)
     for event in history:
