@@ -153,8 +153,8 @@ class Gateway(Section):
         "Time between two such comments.", default=15.0, gt=0, le=3600
     )
     health_check_agents: tuple[str, ...] = setting(
-        "Patterns (`*`, `?`) of the `User-Agent` of health checks that ask models. They are answered "
-        "by resident models only, load nothing, and are no demand.",
+        "Patterns (`*`, `?`) of the `User-Agent` of health checks that ask models. They are "
+        "answered by resident models only, load nothing, and are no demand.",
         default=(),
         allowed="a list of patterns",
     )

@@ -623,7 +623,7 @@ async def test_background_work_may_wait_for_its_load_as_long_as_for_a_slot(kit, 
         url = gateway.url + "/v1/chat/completions"
         sent = {"X-Headstart-Class": "batch"}
         async with session.post(url, json={"model": "cold"}, headers=sent) as answer:
-            return answer.status
+            return int(answer.status)
 
     waiting = asyncio.create_task(run())
     await kit.eventually(gateway.service.waiting)

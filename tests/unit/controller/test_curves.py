@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,7 +47,7 @@ def test_a_curve_that_is_renewed_or_withdrawn_is_followed():
     assert again.tolist() == first.tolist()
     assert board.probability(again, 100.0, 0.0, 60.0)[0] == pytest.approx(-math.expm1(-3.0))
     assert not board.usable(board.rows([A], {}), 100.0).any()
-    worse = replace(curve(A, {20: 3.0}).next_use, status=ForecastStatus.DEGRADED)
+    worse = curve(A, {20: 3.0}, status=ForecastStatus.DEGRADED).next_use
     lost = {A: ModelForecast(model=A, next_use=worse, signals=())}
     assert not board.timely(board.rows([A], lost), 100.0).any()
 

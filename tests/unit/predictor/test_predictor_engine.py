@@ -486,5 +486,8 @@ def test_a_client_that_asks_again_for_what_it_was_refused_is_one_demand(received
 def test_what_comes_again_or_when_we_like_is_no_arrival(mark: str, received: Received):
     engine = curves_only()
     engine.observe(received(CHAT, START_S))
-    engine.observe(replace(received(CHAT, START_S + 5.0), **{mark: True}))
+    again = received(CHAT, START_S + 5.0)
+    engine.observe(
+        replace(again, is_retry=True) if mark == "is_retry" else replace(again, is_deferrable=True)
+    )
     assert curve(engine, CHAT, START_S + 10.0).last_arrival_at_s == START_S

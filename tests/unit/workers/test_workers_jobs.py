@@ -235,7 +235,7 @@ def test_a_job_that_nobody_wants_any_more_is_broken_off(job):
     assert job.retries_left == 0
 
 
-def test_a_store_that_is_away_says_nothing_of_whether_a_job_is_wanted(job):
+def test_a_store_that_is_away_says_nothing_of_whether_a_job_is_wanted(job, monkeypatch):
     looks, looked = 0, asyncio.Event()
 
     async def work(_payload):
@@ -251,5 +251,5 @@ def test_a_store_that_is_away_says_nothing_of_whether_a_job_is_wanted(job):
             looked.set()
         raise Transient("away")
 
-    stage.results.is_cancelled = away
+    monkeypatch.setattr(stage.results, "is_cancelled", away)
     assert stage.runner.run("echo", {}) is None
