@@ -560,9 +560,16 @@ async def test_compared_policies_are_shown_with_how_sure_that_is(browser: Browse
     snapshots = control.lively.snapshots
     in_use = {"configured:headstart": 1.0, "deciding:headstart": 1.0}
     lru = {
-        **{"arrivals": 1000.0, "late": 90.0, "loads": 120.0, "blocks": 20.0, "sure": 1.0},
-        **{"our_late_ratio": 0.04, "late_ratio": 0.09, "difference": 0.05},
-        **{"low": 0.03, "high": 0.07},
+        "arrivals": 1000.0,
+        "late": 90.0,
+        "loads": 120.0,
+        "blocks": 20.0,
+        "our_late_ratio": 0.04,
+        "late_ratio": 0.09,
+        "difference": 0.05,
+        "low": 0.03,
+        "high": 0.07,
+        "sure": 1.0,
     }
     ours = {"arrivals": 1000.0, "late": 40.0, "loads": 90.0}
     for name, figures in (("policies", in_use), ("shadow:headstart", ours), ("shadow:lru", lru)):
