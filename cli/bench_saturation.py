@@ -81,16 +81,21 @@ def _gains(row: SaturationRow, base: SaturationRow) -> dict[str, Any]:
         "throughput_gain": relative(row.throughput_per_s, base.throughput_per_s),
         "realtime_p95_wait_gain": relative(row.realtime_p95_wait_s, base.realtime_p95_wait_s),
         "gpu_in_use_gain": relative(row.gpu_in_use, base.gpu_in_use),
+        "gpu_in_use_in_time_gain": relative(row.gpu_in_use_in_time, base.gpu_in_use_in_time),
     }
 
 
 def _print(rows: list[SaturationRow], base: SaturationRow, rate: float) -> None:
     print(f"{base.n} requests, {rate:.3g} a second")
-    print(f"{'policy':16}{'ended/s':>9}{'':>8}{'p95 s':>9}{'':>8}{'in use':>8}{'':>8}{'loads':>7}")
+    print(
+        f"{'policy':16}{'served/s':>9}{'':>8}{'p95 s':>9}{'':>8}{'in use':>8}{'':>8}"
+        f"{'in time':>9}{'':>8}{'loads':>7}"
+    )
     for row in rows:
         gains = ["" if gain is None else f"{gain:+.0%}" for gain in _gains(row, base).values()]
         print(
             f"{row.policy:16}{row.throughput_per_s:9.3f}{gains[0]:>8}"
             f"{row.realtime_p95_wait_s:9.1f}{gains[1]:>8}"
-            f"{row.gpu_in_use:8.1%}{gains[2]:>8}{row.loads:7}"
+            f"{row.gpu_in_use:8.1%}{gains[2]:>8}"
+            f"{row.gpu_in_use_in_time:9.1%}{gains[3]:>8}{row.loads:7}"
         )

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 
 from contracts.ids import ModelId
+from simulator.cluster_state import Outcome
 from simulator.drawn_traffic import drawn_models
 from simulator.report import percentile
 from simulator.simulation import Simulation
@@ -36,8 +37,9 @@ class SaturationRow:
     realtime_p95_wait_s : float
         Of requests of the highest class, those still waiting at the end with what they had
         waited by then.
-    gpu_in_use : float
-        Share of the time in which at least one request was served.
+    gpu_in_use, gpu_in_use_in_time : float
+        Share of the time in which at least one request was served; and one that had not
+        waited longer than its class may, since others are refused in a deployment.
     """
 
     policy: str
@@ -45,6 +47,7 @@ class SaturationRow:
     throughput_per_s: float
     realtime_p95_wait_s: float
     gpu_in_use: float
+    gpu_in_use_in_time: float
     mean_wait_s: float
     loads: int
 
@@ -95,10 +98,9 @@ def saturation_row(policy: str, simulation: Simulation) -> SaturationRow:
     begin_s, end_s = arrivals[0].at_s, arrivals[-1].at_s
     span_s = end_s - begin_s
     outcomes = simulation.outcomes
-    served = sum(
-        o.ended_s is not None and o.ended_s <= end_s and o.wait_s <= TIME_LIMIT_S[o.arrival.rank]
-        for o in outcomes
-    )
+    wanted = [o for o in outcomes if o.wait_s <= TIME_LIMIT_S[o.arrival.rank]]
+    served = sum(o.ended_s is not None and o.ended_s <= end_s for o in wanted)
+    share = 1.0 / span_s / len(simulation.nodes)
     waits = [min(o.wait_s, max(0.0, end_s - o.arrival.at_s)) for o in outcomes]
     realtime = sorted(
         wait for wait, o in zip(waits, outcomes, strict=True) if o.arrival.rank == REALTIME
@@ -108,16 +110,17 @@ def saturation_row(policy: str, simulation: Simulation) -> SaturationRow:
         n=len(outcomes),
         throughput_per_s=served / span_s,
         realtime_p95_wait_s=percentile(realtime, 0.95),
-        gpu_in_use=in_use_s(simulation, begin_s, end_s) / span_s / len(simulation.nodes),
+        gpu_in_use=in_use_s(outcomes, begin_s, end_s) * share,
+        gpu_in_use_in_time=in_use_s(wanted, begin_s, end_s) * share,
         mean_wait_s=sum(waits) / len(waits),
         loads=simulation.tally.loads,
     )
 
 
-def in_use_s(simulation: Simulation, begin_s: float, end_s: float) -> float:
-    """Seconds between two moments in which a node served something, over all nodes."""
+def in_use_s(outcomes: Sequence[Outcome], begin_s: float, end_s: float) -> float:
+    """Seconds between two moments in which a node served one of these, over all nodes."""
     by_node: dict[int, list[tuple[float, float]]] = {}
-    for outcome in simulation.outcomes:
+    for outcome in outcomes:
         if outcome.started_s is not None and outcome.ended_s is not None:
             served = (max(begin_s, outcome.started_s), min(end_s, outcome.ended_s))
             by_node.setdefault(outcome.node, []).append(served)

@@ -45,12 +45,15 @@ def test_who_waited_longer_than_its_class_may_counts_as_refused():
     assert TIME_LIMIT_S == (30.0, 120.0, 600.0)
     assert row.throughput_per_s == pytest.approx(2 / 200)
     assert row.realtime_p95_wait_s == pytest.approx(59.0)
+    # a serves from 10 to 50 in time, b's two from 60 on: one too late, one in time
+    assert row.gpu_in_use == pytest.approx(41.0 / 200)
+    assert row.gpu_in_use_in_time == pytest.approx(41.0 / 200)
 
 
 def test_time_in_use_counts_overlaps_once_and_each_node_for_itself():
     simulation = run((0.0, A, 10.0), (0.0, A, 10.0), (0.0, B, 5.0), (40.0, A, 1.0), nodes=2)
-    assert in_use_s(simulation, 0.0, 40.0) == pytest.approx(10.0 + 5.0)
-    assert in_use_s(simulation, 0.0, 12.0) == pytest.approx(2.0 + 2.0)
+    assert in_use_s(simulation.outcomes, 0.0, 40.0) == pytest.approx(10.0 + 5.0)
+    assert in_use_s(simulation.outcomes, 0.0, 12.0) == pytest.approx(2.0 + 2.0)
 
 
 def test_the_traffic_has_its_rate_and_its_classes():
