@@ -196,11 +196,12 @@ def _product(
 
 
 def _fields(config: PlannerConfig | PredictorConfig) -> set[str]:
-    """Parameters that are one number, word or switch."""
+    """Parameters that are one number, word or switch, or words with a plus between."""
     return {
         field.name
         for field in fields(config)
-        if field.name != "policy" and isinstance(getattr(config, field.name), int | float | str)
+        if field.name != "policy"
+        and isinstance(getattr(config, field.name), int | float | str | tuple)
     }
 
 
@@ -209,6 +210,8 @@ def _value(key: str, text: str, default: Any) -> Any:
         if text not in ("true", "false"):
             raise Invalid(f"{key}={text}: must be true or false")
         return text == "true"
+    if isinstance(default, tuple):
+        return tuple(filter(None, text.split("+")))
     try:
         return type(default)(text)
     except ValueError:
