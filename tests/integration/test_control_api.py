@@ -560,6 +560,7 @@ async def test_openapi_documents_every_route_with_its_errors(ask: Caller):
         ("GET", "/v1/queues"),
         ("GET", "/v1/nodes"),
         ("GET", "/v1/comparisons"),
+        ("GET", "/v1/policies"),
         ("GET", "/v1/jobs"),
         ("GET", "/v1/jobs/{job_id}"),
         ("GET", "/v1/jobs/failed"),
