@@ -59,8 +59,10 @@ class AiohttpUpstream:
             (_text(name), _text(value)) for name, value in request.headers
         )
         body = request.body
-        if isinstance(body, bytes) and len(body) > _LARGE_BODY_BYTES:
-            body = _pieces(body)
+        if isinstance(body, bytes):
+            headers["Content-Length"] = str(len(body))
+            if len(body) > _LARGE_BODY_BYTES:
+                body = _pieces(body)
         try:
             response = await session.request(
                 request.method,

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import lru_cache
+from typing import NamedTuple
 
 from contracts.upstream import Broken, OutgoingRequest, RawHeaders
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_KEPT_HEADS = 256
+_KEPT_HEADERS = 40
+
+
+class _Lines(NamedTuple):
+    """Headers as they are written, each with a line break before it."""
+
+    written: bytes
+    announced: int | None
+    has_host: bool
 
 
 def request_head(
@@ -18,23 +30,17 @@ def request_head(
     announce, else chunks. ``host`` is sent where the headers name none.
     Raises Broken for a header that would end early.
     """
-    lines = [b"%b %b%b HTTP/1.1" % (request.method.encode(), prefix, request.target)]
-    announced: int | None = None
-    has_host = False
-    for name, value in request.headers:
-        lower = name.lower()
-        if lower not in _FRAMING:
-            has_host = has_host or lower == b"host"
-            lines.append(name + b": " + value)
-        elif lower == b"content-length" and value.isdigit():
-            announced = int(value)
-    if not has_host:
-        lines.insert(1, b"host: " + host)
-    lines.extend(_body_header(request.body, announced))
-    head = b"\r\n".join(lines) + b"\r\n\r\n"
-    if not head.count(b"\n") == head.count(b"\r") == len(lines) + 1:
-        raise Broken("a header of the request holds a line break")
-    return head, announced
+    target = b"%b %b%b HTTP/1.1" % (request.method.encode(), prefix, request.target)
+    if len(request.headers) <= _KEPT_HEADERS:
+        lines = _header_lines(request.headers)
+    else:
+        lines = _header_lines.__wrapped__(request.headers)
+    head = [target, b"" if lines.has_host else b"\r\nhost: " + host, lines.written]
+    framing = _body_header(request.body, lines.announced)
+    head.append(b"\r\n" + framing + b"\r\n\r\n" if framing else b"\r\n\r\n")
+    if b"\n" in target or b"\r" in target:
+        raise Broken("the target of the request holds a line break")
+    return b"".join(head), lines.announced
 
 
 async def framed(
@@ -69,13 +75,30 @@ def ends_with_connection(headers: RawHeaders) -> bool:
     return b"content-length" not in framing
 
 
-def _body_header(
-    body: bytes | AsyncIterator[bytes] | None, announced: int | None
-) -> tuple[bytes, ...]:
+@lru_cache(maxsize=_KEPT_HEADS)
+def _header_lines(headers: RawHeaders) -> _Lines:
+    """Most requests bring the headers of one that was before them. Raises Broken."""
+    written: list[bytes] = []
+    announced: int | None = None
+    has_host = False
+    for name, value in headers:
+        lower = name.lower()
+        if lower not in _FRAMING:
+            has_host = has_host or lower == b"host"
+            written.append(b"\r\n" + name + b": " + value)
+        elif lower == b"content-length" and value.isdigit():
+            announced = int(value)
+    whole = b"".join(written)
+    if not whole.count(b"\n") == whole.count(b"\r") == len(written):
+        raise Broken("a header of the request holds a line break")
+    return _Lines(whole, announced, has_host)
+
+
+def _body_header(body: bytes | AsyncIterator[bytes] | None, announced: int | None) -> bytes:
     if isinstance(body, bytes):
-        return (b"content-length: %d" % len(body),)
+        return b"content-length: %d" % len(body)
     if body is None:
-        return (b"content-length: 0",) if announced == 0 else ()
+        return b"content-length: 0" if announced == 0 else b""
     if announced is None:
-        return (b"transfer-encoding: chunked",)
-    return (b"content-length: %d" % announced,)
+        return b"transfer-encoding: chunked"
+    return b"content-length: %d" % announced

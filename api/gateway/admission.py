@@ -50,7 +50,7 @@ class Verdict(StrEnum):
     """The queue of its class is full: it is refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Ticket:
     """One request as admission sees it. ``arrived_at_s`` never steps.
 

@@ -35,7 +35,7 @@ from api.gateway.proxy import AnswerCut, Relay
 from api.gateway.recognition import Recogniser
 from api.gateway.telemetry import Telemetry
 from api.gateway.websockets import WebsocketDesk
-from contracts.config import CallerKey, GatewayConfig
+from contracts.config import GatewayConfig
 from contracts.events import IntentKind, IntentSignal
 
 Scope = Mapping[str, Any]
@@ -82,7 +82,8 @@ class GatewayApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's entry: ``http`` and ``websocket`` (of ``tunnel.TunnelProtocol``)."""
         self._live.hold()
-        head = _straight(_head(scope, self._gate.key_of(scope["headers"])))
+        head = _straight(_head(scope))
+        head.key = self._gate.key_of(head)
         if scope["type"] == "websocket":
             problem = self._gate.problem_of(head, match_websocket(head.path))
             await self._websockets.serve(head, receive, send, problem)
@@ -202,7 +203,7 @@ def _straight(head: RequestHead) -> RequestHead:
     return replace(head, path=path, target=straight + mark + query)
 
 
-def _head(scope: Scope, key: CallerKey | None) -> RequestHead:
+def _head(scope: Scope) -> RequestHead:
     client = scope.get("client")
     query = scope["query_string"]
     target = scope.get("target") or scope["raw_path"] + (b"?" + query if query else b"")
@@ -214,5 +215,4 @@ def _head(scope: Scope, key: CallerKey | None) -> RequestHead:
         headers=tuple(scope["headers"]),
         scheme=scope.get("scheme", "http"),
         client=client[0] if client else None,
-        key=key,
     )

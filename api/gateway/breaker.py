@@ -142,7 +142,7 @@ CircuitKey = tuple[NodeId, ModelId | None]
 """A node (None), or a model on a node."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Trial:
     """What a request that is on its way has to say of which circuit when it ends."""
 
@@ -182,6 +182,8 @@ class Breakers:
 
     def begin(self, node: NodeId, model: ModelId | None, now_s: float) -> Trial:
         """A request goes there; what comes back must go into ``end``."""
+        if not self._circuits:
+            return Trial(node, model, now_s, tries_node=False, tries_model=False)
         return Trial(
             node,
             model,
@@ -192,6 +194,8 @@ class Breakers:
 
     def end(self, trial: Trial, verdict: Verdict, now_s: float) -> None:
         """The request of this trial was judged."""
+        if verdict is Verdict.WORKED and not self._circuits:
+            return
         refused = verdict is Verdict.REFUSED
         unjudged = verdict is Verdict.UNJUDGED
         node_failed = None if unjudged else refused

@@ -79,7 +79,7 @@ class InferencePath:
         return self.style in (ApiStyle.OPENAI, ApiStyle.RESPONSES, ApiStyle.ANTHROPIC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Peek:
     """What a body says. ``stream`` is None where it says nothing that can be read."""
 
@@ -95,6 +95,9 @@ class Wishes:
     fallback: bool | None = None
     deadline_s: float | None = None
     preempt_anytime: bool = False
+
+
+_NO_WISHES = Wishes()
 
 
 class BadHeader(Invalid):
@@ -148,6 +151,13 @@ _OLLAMA_OPERATIONS = {
     "/api/embed": ("embeddings", False),
     "/api/embeddings": ("embeddings", False),
 }
+_PATHS = {
+    path: InferencePath(operation=operation, style=style)
+    for path, (operation, style) in _ROUTES.items()
+} | {
+    path: InferencePath(operation=operation, style=ApiStyle.OLLAMA, streams_by_default=streams)
+    for path, (operation, streams) in _OLLAMA_OPERATIONS.items()
+}
 _WEBSOCKETS = {
     "/v1/realtime": ("realtime", ApiStyle.OTHER),
     "/v1/responses": ("responses", ApiStyle.RESPONSES),
@@ -165,12 +175,8 @@ def match_path(method: str, path: str) -> InferencePath | None:
     if method != "POST":
         return None
     path = path.rstrip("/")
-    if (ollama := _OLLAMA_OPERATIONS.get(path)) is not None:
-        operation, streams = ollama
-        return InferencePath(operation=operation, style=ApiStyle.OLLAMA, streams_by_default=streams)
-    if (found := _ROUTES.get(path)) is not None:
-        return InferencePath(operation=found[0], style=found[1])
-    return _match_named(path)
+    found = _PATHS.get(path)
+    return _match_named(path) if found is None else found
 
 
 def match_websocket(path: str) -> InferencePath | None:
@@ -263,7 +269,7 @@ def read_wishes(headers: Headers) -> Wishes:
     """Read the ``X-Headstart-*`` headers; raises BadHeader on a value that one does not take."""
     found = {name: value for name, value in headers if name.startswith(b"x-headstart-")}
     if not found:
-        return Wishes()
+        return _NO_WISHES
     return Wishes(
         priority=_class(found.get(b"x-headstart-class")),
         fallback=_fallback(found.get(b"x-headstart-fallback")),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from api.gateway.detect import InferencePath
-from api.gateway.headers import Header, RequestHead, presented_keys
+from api.gateway.headers import RequestHead
 from api.gateway.keys import is_restricted, may_pass_through
 from api.gateway.listings import model_of_path
 from api.gateway.live import LiveConfig
@@ -29,10 +27,10 @@ class Gate:
         self._clock = clock
         self._rates = Rates()
 
-    def key_of(self, headers: Iterable[Header]) -> CallerKey | None:
+    def key_of(self, head: RequestHead) -> CallerKey | None:
         """The key that the caller shows, where it is one of ours."""
         ring = self._live.keys
-        return None if ring.is_open else ring.find(presented_keys(headers))
+        return None if ring.is_open else ring.find(head.keys)
 
     def problem_of(self, head: RequestHead, path: InferencePath | None) -> Problem | None:
         """Why the request may not go further: no key (401), not this (403), not now (429).

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import quote
 
-from api.gateway.detect import Headers
+from api.gateway.detect import Headers, Wishes, read_wishes
+from api.gateway.head_words import LENGTH, HeadBook, Header, HeadWords, split_length
 from api.gateway.public_paths import is_public
 from contracts.config import CallerKey
 
-Header = tuple[bytes, bytes]
+__all__ = ["Header", "RequestHead"]
 
 HOP_BY_HOP = frozenset(
     {
@@ -59,9 +60,13 @@ _OURS = b"x-headstart-"
 _MAX_REQUEST_ID_BYTES = 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_BOOK = HeadBook()
+
+
+# Not frozen: that makes one three times as dear, and each request has one.
+@dataclass(slots=True, kw_only=True)
 class RequestHead:
-    """The head of a request, as ASGI gives it.
+    """The head of a request, as ASGI gives it. It is changed by nobody once it is being served.
 
     Attributes
     ----------
@@ -83,25 +88,57 @@ class RequestHead:
     scheme: str
     client: str | None
     key: CallerKey | None = field(default=None, repr=False)
-    _first: dict[bytes, bytes] = field(init=False, repr=False, compare=False)
+    _words: HeadWords = field(init=False, repr=False, compare=False)
+    _length: bytes | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_first", dict(reversed(self.headers)))
+        steady, self._length = split_length(self.headers)
+        self._words = _BOOK.words_of(steady)
 
     def get(self, name: bytes) -> bytes | None:
-        """The first value of a header, by its name in lower case."""
-        return self._first.get(name)
+        """The first value of a header but the length, by its name in lower case."""
+        return self._words.first.get(name)
 
     @property
     def content_length(self) -> int | None:
         """The length that the caller announced; None: not announced."""
-        value = self.get(b"content-length")
+        value = self._length
         return int(value) if value is not None and value.isdigit() else None
 
     @property
     def has_body(self) -> bool:
         """Whether a body comes, even an empty one that is announced as chunked."""
-        return bool(self.content_length) or self.get(b"transfer-encoding") is not None
+        return bool(self.content_length) or b"transfer-encoding" in self._words.first
+
+    @property
+    def keys(self) -> list[bytes]:
+        """Every key that it holds: see ``presented_keys``."""
+        words = self._words
+        if words.keys is None:
+            words.keys = presented_keys(self.headers)
+        return words.keys
+
+    @property
+    def wishes(self) -> Wishes:
+        """What the caller asks of us. Raises BadHeader."""
+        words = self._words
+        if words.wishes is None:
+            words.wishes = read_wishes(self.headers)
+        return words.wishes
+
+    def outgoing(self, *, node_key: str | None, drop: frozenset[bytes]) -> tuple[Header, ...]:
+        """What goes on with a body that is whole, and so frames itself: see ``outgoing_headers``.
+
+        The same callers ask the same things, so that it was mostly worked out before.
+        """
+        words = self._words
+        is_nobody = self.key is None and is_public(self.method, self.path)
+        sent_for = (self.key, node_key, drop, self.client, self.scheme, is_nobody)
+        if sent_for != words.sent_for:
+            dropped = drop | {LENGTH}
+            words.sent = tuple(outgoing_headers(self, node_key=node_key, drop=dropped))
+            words.sent_for = sent_for
+        return words.sent
 
 
 def outgoing_headers(

@@ -27,7 +27,7 @@ class HeadLimits:
     max_target_bytes: int = 32_768
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Target:
     """Where a request goes.
 

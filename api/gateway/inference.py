@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from api.gateway.body import RequestBody, SpoolRoom
 from api.gateway.caller import Caller, CallerLeft
-from api.gateway.detect import BadHeader, InferencePath, Peek, Wishes, read_wishes
+from api.gateway.detect import BadHeader, InferencePath, Peek, Wishes
 from api.gateway.dispatch import Dispatcher, Errand
 from api.gateway.endings import late_error, tell_end
 from api.gateway.first_words import listen
@@ -93,7 +93,7 @@ class InferenceDesk:
     def wishes(self, head: RequestHead) -> Wishes:
         """What the caller asks of us. Raises Problem (400)."""
         try:
-            return read_wishes(head.headers)
+            return head.wishes
         except BadHeader as error:
             raise bad_header(error.header, str(error)) from None
 

@@ -31,7 +31,7 @@ class Tokens(TypedDict):
     tokens_counted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Subject:
     """What a request is, as its events say it."""
 
@@ -86,7 +86,9 @@ class RequestMeter:
         self.has_ended = False
         telemetry.emit(
             RequestReceived(
-                **self._telemetry.stamp(),
+                event_id=telemetry.next_id(),
+                at_s=self._clock.now_s(),
+                source=telemetry.source,
                 request_id=subject.request_id,
                 model=subject.model,
                 operation=subject.operation,
@@ -119,9 +121,12 @@ class RequestMeter:
         elif node == self._node:
             return
         self._node = node
-        self._telemetry.emit(
+        telemetry = self._telemetry
+        telemetry.emit(
             RequestDispatched(
-                **self._telemetry.stamp(),
+                event_id=telemetry.next_id(),
+                at_s=self._clock.now_s(),
+                source=telemetry.source,
                 request_id=self._subject.request_id,
                 model=self._subject.model,
                 node=node,
@@ -149,9 +154,12 @@ class RequestMeter:
             self._metrics.warm_first_content(
                 self._subject.model, at_monotonic_s - self._dispatched_s
             )
-        self._telemetry.emit(
+        telemetry = self._telemetry
+        telemetry.emit(
             FirstTokenSent(
-                **self._telemetry.stamp(),
+                event_id=telemetry.next_id(),
+                at_s=self._clock.now_s(),
+                source=telemetry.source,
                 request_id=self._subject.request_id,
                 model=self._subject.model,
                 ttft_s=ttft_s,
@@ -166,9 +174,12 @@ class RequestMeter:
         if model is None and answered_by:
             model = ModelId(answered_by)
         duration_s = self._end("completed", status, model)
-        self._telemetry.emit(
+        telemetry = self._telemetry
+        telemetry.emit(
             RequestCompleted(
-                **self._telemetry.stamp(),
+                event_id=telemetry.next_id(),
+                at_s=self._clock.now_s(),
+                source=telemetry.source,
                 request_id=self._subject.request_id,
                 model=model,
                 status=status,
@@ -183,9 +194,12 @@ class RequestMeter:
         if self.has_ended:
             return
         duration_s = self._end("failed", status, self._subject.model)
-        self._telemetry.emit(
+        telemetry = self._telemetry
+        telemetry.emit(
             RequestFailed(
-                **self._telemetry.stamp(),
+                event_id=telemetry.next_id(),
+                at_s=self._clock.now_s(),
+                source=telemetry.source,
                 request_id=self._subject.request_id,
                 model=self._subject.model,
                 status=status,
@@ -201,9 +215,12 @@ class RequestMeter:
         if self.has_ended:
             return
         duration_s = self._end("cancelled", None, self._subject.model)
-        self._telemetry.emit(
+        telemetry = self._telemetry
+        telemetry.emit(
             RequestCancelled(
-                **self._telemetry.stamp(),
+                event_id=telemetry.next_id(),
+                at_s=self._clock.now_s(),
+                source=telemetry.source,
                 request_id=self._subject.request_id,
                 model=self._subject.model,
                 phase=self.phase,

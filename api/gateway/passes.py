@@ -20,7 +20,7 @@ class Patience:
     for_slot_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Pass:
     """A request may go to ``node`` (None: the primary). It comes back through ``leave``."""
 

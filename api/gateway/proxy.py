@@ -109,7 +109,7 @@ class Relay:
         request = OutgoingRequest(
             method=head.method,
             target=head.target,
-            headers=tuple(outgoing_headers(head, node_key=self.key_for(node), drop=drop)),
+            headers=self._headers(head, node, drop, is_whole=isinstance(outgoing, bytes)),
             body=outgoing,
             connect_timeout_s=limits.connect_s,
         )
@@ -184,6 +184,14 @@ class Relay:
             own.append(_UNBUFFERED)
         kept = answer_headers(response.headers, drop=[name for name, _ in own])
         await caller.start(response.status, [*kept, *own])
+
+    def _headers(
+        self, head: RequestHead, node: NodeConfig, drop: Iterable[bytes], *, is_whole: bool
+    ) -> tuple[Header, ...]:
+        node_key = self.key_for(node)
+        if is_whole:
+            return head.outgoing(node_key=node_key, drop=frozenset(drop))
+        return tuple(outgoing_headers(head, node_key=node_key, drop=drop))
 
     def _limits(self) -> Limits:
         return limits_of(self._config, None, load_p99_s=None, ttft_p99_s=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from api.gateway.body import RequestBody
@@ -21,7 +20,7 @@ from api.gateway.detect import (
     resolve_alias,
 )
 from api.gateway.forms import FormPeek
-from api.gateway.headers import RequestHead, presented_keys, request_id
+from api.gateway.headers import RequestHead, request_id
 from api.gateway.keys import class_of, classes_of, is_restricted, models_in_json
 from api.gateway.live import LiveConfig
 from api.gateway.meter import Subject
@@ -32,10 +31,12 @@ from contracts.events import PriorityClass
 from contracts.ids import GatewayId, ModelId, RequestId
 
 DIGEST_CHARS = 12
+MAX_DIGESTS = 1_000
+_MAX_KEPT_BYTES = 256
 _NO_PATH = InferencePath(operation="", style=ApiStyle.OTHER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Recognised:
     """One inference request.
 
@@ -72,6 +73,7 @@ class Recogniser:
         self._book = book
         self._salt = salt.encode()
         self._numbers = itertools.count(1)
+        self._digests: dict[bytes, str] = {}
         self._active: set[RequestId] = set()
 
     async def read(
@@ -125,9 +127,16 @@ class Recogniser:
 
     def client_digest(self, head: RequestHead) -> str:
         """Who asks, by key or address, as a digest that does not give either away."""
-        keys: Sequence[bytes] = presented_keys(head.headers)
+        keys = head.keys
         identity = keys[0] if keys and keys[0] else (head.client or "").encode()
-        return hashlib.sha256(self._salt + b"\0" + identity).hexdigest()[:DIGEST_CHARS]
+        digest = self._digests.get(identity)
+        if digest is None:
+            digest = hashlib.sha256(self._salt + b"\0" + identity).hexdigest()[:DIGEST_CHARS]
+            if len(identity) <= _MAX_KEPT_BYTES:
+                if len(self._digests) >= MAX_DIGESTS:
+                    del self._digests[next(iter(self._digests))]
+                self._digests[identity] = digest
+        return digest
 
     async def _peek(self, head: RequestHead, path: InferencePath, body: RequestBody) -> Peek:
         kind = head.get(b"content-type")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from api.gateway.durations import Durations
 from api.gateway.standings import Copy, Kind, LoadProgress, Seen, Standing
@@ -28,6 +29,8 @@ GHOST_UNHEARD_S = 10.0
 INTERRUPTED_S = 30.0
 """A load whose owner died is killed, and LocalAI takes that for a failure: it cools down.
 For so long a failure is put down to that, and whoever waits goes on waiting."""
+
+_PASS_THROUGH = Standing(kind=Kind.FORWARD, reason=Reason.PASS_THROUGH)
 
 
 class RouteBook:
@@ -137,9 +140,11 @@ class RouteBook:
         table = self._table
         route = None if table is None or model is None else table.models.get(model)
         if table is None or model is None or route is None:
-            return Standing(kind=Kind.FORWARD, reason=Reason.PASS_THROUGH)
+            return _PASS_THROUGH
         seen = self._seen.get(model)
-        residency, node = self._residency(route), self._home(route)
+        residency, node = (
+            (route.residency, route.node) if seen is None else (seen.residency, seen.node)
+        )
         is_cold = residency is not Residency.HOT
         if not table.mode.orders:
             return Standing(
@@ -147,9 +152,9 @@ class RouteBook:
             )
         is_leaving = model in table.draining or model in self._stopping
         if not is_cold and not is_leaving:
-            return Standing(kind=Kind.FORWARD, reason=Reason.RESIDENT, node=node)
+            return _resident_on(node)
         if (other := self._copy_elsewhere(route)) is not None:
-            return Standing(kind=Kind.FORWARD, reason=Reason.RESIDENT, node=other)
+            return _resident_on(other)
         if is_leaving:
             return Standing(kind=Kind.WAIT, reason=Reason.DRAINING, is_cold=True, node=node)
         if residency is Residency.FAILED:
@@ -381,3 +386,9 @@ class RouteBook:
             ):
                 self._load_times.note(model, table.made_at_s - before.load_started_at_s)
                 self.on_loaded(model, route.node)
+
+
+@lru_cache(maxsize=64)
+def _resident_on(node: NodeId) -> Standing:
+    """What most requests find."""
+    return Standing(kind=Kind.FORWARD, reason=Reason.RESIDENT, node=node)

@@ -35,6 +35,8 @@ class Telemetry:
 
     Attributes
     ----------
+    source : str
+        Who writes them.
     written, dropped : int
         Events so far.
     """
@@ -42,7 +44,7 @@ class Telemetry:
     def __init__(
         self, log: EventLog | None, clock: Clock, source: str, *, capacity: int = CAPACITY
     ) -> None:
-        self._source = source
+        self.source = source
         self.written = 0
         self.dropped = 0
         self._log = log
@@ -55,12 +57,16 @@ class Telemetry:
         self._fault = Fault("telemetry_not_written")
 
     def stamp(self) -> Stamp:
-        """Those of an event of now. Its id is unique, since ``source`` is new in each process."""
+        """Those of an event of now."""
         return {
-            "event_id": f"{self._source}-{next(self._numbers)}",
+            "event_id": self.next_id(),
             "at_s": self._clock.now_s(),
-            "source": self._source,
+            "source": self.source,
         }
+
+    def next_id(self) -> str:
+        """The id of an event: unique, since ``source`` is new in each process."""
+        return f"{self.source}-{next(self._numbers)}"
 
     @property
     def pending(self) -> int:

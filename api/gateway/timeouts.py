@@ -15,7 +15,7 @@ from contracts.ids import ModelId
 _UNSET = TimeoutConfig()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Limits:
     """Of one request; ``connect_s`` None: what the way to the node was made with."""
 

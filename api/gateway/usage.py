@@ -34,7 +34,7 @@ _MAX_ERROR_CHARS = 200
 Said = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Told:
     """Model and tokens that a document names; None: it does not."""
 

@@ -33,7 +33,7 @@ async def test_nothing_is_added_but_what_frames_the_body(kit, upstream):
     for body, framing in [
         (None, []),
         (b"abc", [("Content-Length", "3")]),
-        (b"x" * 2_000_000, [("Transfer-Encoding", "chunked")]),
+        (b"x" * 2_000_000, [("Content-Length", "2000000")]),
     ]:
         request = OutgoingRequest(
             method="GET" if body is None else "POST",
