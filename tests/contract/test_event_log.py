@@ -141,6 +141,7 @@ async def test_many_events_go_in_one_append(log: EventLog):
     assert numbers(await log.read_after("0", count=2000)) == list(range(1234))
 
 
+@pytest.mark.case("P111")
 async def test_the_log_is_bounded(backend):
     log: EventLog = (
         MemoryEventLog(max_entries=100)

@@ -241,6 +241,7 @@ async def test_large_routing_tables_do_not_fill_the_server(make_client, redis_ur
     assert tables[-1] == table
 
 
+@pytest.mark.case("P112")
 async def test_consumers_that_are_long_gone_are_forgotten(make_client, redis_url, monkeypatch):
     monkeypatch.setattr("adapters.redis_events._FORGOTTEN_CONSUMER_S", 0.05)
     client = make_client(redis_url)

@@ -282,6 +282,7 @@ async def test_told_to_stop_it_puts_its_job_back_and_ends_in_time(
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.case("P118")
 async def test_killed_in_the_middle_its_job_is_done_by_the_next(
     gateway: Gateway, workers: Workers, jobs: RqJobQueue
 ):
@@ -306,6 +307,7 @@ async def test_killed_in_the_middle_its_job_is_done_by_the_next(
     }
 
 
+@pytest.mark.case("P120")
 async def test_popped_by_a_worker_that_died_at_once_it_is_found(
     gateway: Gateway, workers: Workers, jobs: RqJobQueue, redis_url: str
 ):
@@ -372,6 +374,7 @@ async def test_without_redis_it_waits_says_so_once_and_stops_when_told(
         workers.end()
 
 
+@pytest.mark.case("P114")
 async def test_on_a_server_that_evicts_it_warns_and_jobs_that_vanished_block_nobody(
     start_redis, gateway: Gateway, tmp_path: Path
 ):
