@@ -98,6 +98,8 @@ class Batch:
         Lines by their end; all zero until the file was read.
     lines_per_s : float or None
         How fast lines are being done now; None: nothing measured.
+    progressed_at_s : float or None
+        When the last line that is told of in ``counts`` had its end.
     models : tuple of str
         Names and patterns of the models that its owner may use; empty: all.
     job_id : str
@@ -120,6 +122,7 @@ class Batch:
     error_file_id: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     lines_per_s: float | None = None
+    progressed_at_s: float | None = None
     job_id: str = ""
     models: tuple[str, ...] = ()
     owner: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from contracts.batches import Batch
+from contracts.batches import Batch, BatchStatus
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
 from contracts.limits import ClassLimits
@@ -16,6 +16,10 @@ WORLD_EXPIRES_S = 30.0
 URGENT_SHARE = 0.1
 """The last tenth of its window is a batch's own: it loads what it needs."""
 URGENT_SLOTS = 2
+PATIENCE_SHARE = 0.05
+"""A batch that nobody leaves room waits for this share of the time it has left, shared out among
+the models that it still needs, and then loads one of them: so it costs people a load now and
+then, and is not left to the last hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,8 @@ def leeway(
 
     Notes
     -----
-    While somebody of a higher class waits, nothing is begun. Without limits, or with expired
+    While somebody of a higher class waits, nothing is begun. A batch that has waited long for
+    room takes it (``PATIENCE_SHARE``). Without limits, or with expired
     ones, one line runs at a time, and nothing is loaded. A world that is unknown or old says
     nothing of who is resident: then the gateway alone decides, one line and one model at a time.
     """
@@ -74,6 +79,13 @@ def leeway(
         )
     if limits is None or not _holds(limits, now_s):
         return Leeway(slots=1, resident=resident, loadable=frozenset(), reason=Reason.NOT_RESIDENT)
+    if not resident and _has_waited(batch, len(wanted), now_s):
+        return Leeway(
+            slots=limits.slots,
+            resident=resident,
+            loadable=wanted,
+            reason=Reason.WAITED_LONGEST,
+        )
     return Leeway(
         slots=limits.slots,
         resident=resident,
@@ -94,6 +106,13 @@ def _is_urgent(batch: Batch, left_s: float | None, now_s: float) -> bool:
     rest_s = batch.expires_at_s - now_s
     window_s = batch.expires_at_s - batch.created_at_s
     return rest_s <= URGENT_SHARE * window_s or (left_s is not None and left_s >= rest_s)
+
+
+def _has_waited(batch: Batch, models_left: int, now_s: float) -> bool:
+    """Whether it has had no line done for long enough to load a model that people leave no room."""
+    last_s = batch.progressed_at_s or batch.reached_at_s.get(BatchStatus.IN_PROGRESS, now_s)
+    patience_s = PATIENCE_SHARE * (batch.expires_at_s - now_s) / max(1, models_left)
+    return now_s - last_s >= patience_s
 
 
 def _realtime_waits(world: WorldSnapshot) -> bool:

@@ -229,7 +229,12 @@ class BatchRun:
 
     def _counted(self, batch: Batch) -> Batch:
         counts = replace(batch.counts, completed=self._good, failed=self._bad)
-        return replace(batch, counts=counts, lines_per_s=self._rate())
+        progressed_at_s = batch.progressed_at_s
+        if counts != batch.counts:
+            progressed_at_s = self._clock.now_s()
+        return replace(
+            batch, counts=counts, lines_per_s=self._rate(), progressed_at_s=progressed_at_s
+        )
 
     def _count(self, _line: BatchLine, good: bool) -> None:  # noqa: FBT001 - a callback
         self._good += good

@@ -324,6 +324,25 @@ def test_without_limits_one_line_runs_and_nothing_is_loaded(limits):
     assert (may.slots, may.resident, may.loadable) == (1, {A, C}, frozenset())
 
 
+def test_who_has_waited_long_for_room_takes_it():
+    limits = replace(_limits(loadable=()), valid_until_s=2 * DAY_S)
+    running = replace(_batch(BatchStatus.IN_PROGRESS), progressed_at_s=100.0)
+    patience_s = 0.05 * DAY_S
+
+    def loadable(now_s, batch=running, hot=()):
+        world = replace(_world(*hot, taken_at_s=now_s), models=_world(*hot).models)
+        may = leeway({A}, world=world, limits=limits, batch=batch, left_s=None, now_s=now_s)
+        return may.loadable
+
+    assert loadable(100.0 + 0.9 * patience_s) == frozenset()
+    assert loadable(100.0 + patience_s) == {A}
+    assert loadable(100.0 + patience_s, hot=(A,)) == frozenset(), "it has what it needs"
+    fresh = replace(running, progressed_at_s=None, reached_at_s={})
+    assert loadable(100.0 + patience_s, batch=fresh) == frozenset()
+    begun = replace(fresh, reached_at_s={BatchStatus.IN_PROGRESS: 100.0})
+    assert loadable(100.0 + patience_s, batch=begun) == {A}
+
+
 def test_while_realtime_waits_nothing_is_begun():
     may = _leeway(world=_world(A, waiting=1), limits=_limits())
     assert (may.slots, may.loadable) == (0, frozenset())
