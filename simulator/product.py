@@ -240,15 +240,12 @@ class ProductDriver:
     def _unload(self, action: UnloadModel) -> bool:
         """Whether it is gone; one that still serves may be drained first."""
         model = self._sim.models[action.model]
-        hot = model.state is State.HOT
-        if hot and model.in_flight and action.drain_s is not None:
+        if model.in_flight and action.drain_s is not None:
             self._drains[action.model] = action
             self._sim.drain(action.model)
             self._sim.wake_at(self._sim.now_s + action.drain_s, f"{_DRAIN}:{action.action_id}")
             return False
-        if hot and model.queue:
-            self._sim.drain(action.model)  # what waits for a slot comes with the next load
-        if self._faulty and model.state is not State.COLD and not (model.idle or model.drained):
+        if self._faulty and (model.in_flight or model.state is State.LOADING):
             self._fold(self._teller.given_up(action.action_id, "unload", action.model))
             return False
         self._gone(action)
@@ -312,9 +309,9 @@ class ProductDriver:
         )
 
     def _renew(self) -> None:
-        if self._engine is not None:
-            self._take(self._engine.tick(self._sim.now_s))
-            self._sim.wake_at(self._sim.now_s + PUBLISH_S, _RENEW)
+        assert self._engine is not None
+        self._take(self._engine.tick(self._sim.now_s))
+        self._sim.wake_at(self._sim.now_s + PUBLISH_S, _RENEW)
 
     def _take(self, forecasts: tuple[ModelForecast, ...]) -> None:
         for forecast in forecasts:

@@ -138,3 +138,17 @@ def test_one_node_and_one_class_are_the_plain_simulation(rule):
     extended = run(rule, load.realtime(), 25, 1)
     assert waits(extended) == waits(plain)
     assert extended.tally == plain.tally
+
+
+def test_where_nothing_could_ever_fit_the_roomiest_node_waits():
+    # both nodes serve: the load waits, and starts on the first that is free
+    load = workload((0.0, A, 30.0), (0.0, B, 50.0), (11.0, C, 1.0))
+    played = run("lru", load, 10, 2)
+    assert waits(played) == [10.0, 10.0, 29.0 + 10.0]
+
+
+def test_localai_takes_the_first_node_that_has_an_idle_model():
+    load = workload((0.0, A, 100.0), (0.0, B, 5.0), (30.0, C, 1.0))
+    played = run("localai-lru", load, 10, 2)
+    assert waits(played) == [10.0, 10.0, 10.0]
+    assert played.models[C].node == played.models[B].node

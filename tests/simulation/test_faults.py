@@ -121,6 +121,15 @@ class TestLoads:
         assert (played.tally.failed_loads, played.tally.prefetches) == (1, 2)
         assert played.outcomes[0].wait_s == 10.0
 
+    def test_a_request_for_what_cools_down_waits_for_the_end_of_it(self):
+        load = workload((0.0, A, 1.0), (100.0, B, 1.0))
+        faults = FirstLoads(
+            failing_ratio=0.5, cooldown_s=100.0, ends=(LoadFault.NONE, LoadFault.FAILS)
+        )
+        played, _ = run(RULES["oracle"], load, 10, faults)
+        # loaded ahead from 58 s on, given up at 63 s
+        assert played.outcomes[1].started_s == 63.0 + 100.0 + 10.0
+
     @BOTH
     def test_one_that_always_fails_is_seen(self, make):
         with pytest.raises(Stuck):
