@@ -193,7 +193,7 @@ class InferenceDesk:
         """Wait and relay; and wait again where LocalAI has no slot and said nothing else."""
         entry = turn.enter()
         while True:
-            turn.go(await self._admitted(path, body, request, entry, caller, meter))
+            await self._admitted(path, body, request, entry, turn, caller, meter)
             refusal = await self._relayed(head, path, body, request, turn, caller, meter)
             if refusal is None:
                 return
@@ -213,16 +213,19 @@ class InferenceDesk:
         body: RequestBody,
         request: Recognised,
         entry: Pass | Waiter,
+        turn: Turn,
         caller: Caller,
         meter: RequestMeter,
-    ) -> Pass:
+    ) -> None:
         if isinstance(entry, Pass):
+            turn.go(entry)
             if body.is_complete:
                 caller.watch()
-            return entry
+            return
         meter.phase = RequestPhase.LOADING if entry.is_cold else RequestPhase.QUEUED
         async with self._attended(path, body, request, entry, caller):
-            return await self._room.wait(entry)
+            # In here: a caller that leaves while the comments are stopped must give it back.
+            turn.go(await self._room.wait(entry))
 
     async def _give_way(
         self,
