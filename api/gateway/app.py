@@ -111,13 +111,12 @@ class GatewayApp:
             caller.let_go()
 
     async def _serve(self, head: RequestHead, caller: Caller) -> None:
-        style = ApiStyle.OTHER
+        path: InferencePath | None = None
         try:
             if head.path.startswith(OWN_PREFIX):
                 await self._own.serve(head, caller)
                 return
             path = match_path(head.method, head.path)
-            style = ApiStyle.OTHER if path is None else path.style
             if self._jobs.takes(head):
                 await self._jobs.serve(head, caller)
             else:
@@ -128,11 +127,21 @@ class GatewayApp:
             if caller.has_answer:
                 raise AnswerCut(problem.message) from problem
             self._metrics.refused(problem.type)
-            await caller.refuse(problem, style)
+            await self._refuse(problem, head, path, caller)
         except asyncio.CancelledError:
             if caller.has_left or caller.has_answer:
                 raise
-            await caller.refuse(shutting_down(), style)
+            await self._refuse(shutting_down(), head, path, caller)
+
+    async def _refuse(
+        self, problem: Problem, head: RequestHead, path: InferencePath | None, caller: Caller
+    ) -> None:
+        """Before anything was made of it but what its address says."""
+        if path is None:
+            await caller.refuse(problem, ApiStyle.OTHER)
+            return
+        shown_id = self._recogniser.shown_id(head)
+        await caller.refuse(problem, path.style, [(b"x-request-id", shown_id.encode())])
 
     async def _admitted(
         self, head: RequestHead, path: InferencePath | None, caller: Caller

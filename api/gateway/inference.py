@@ -108,15 +108,23 @@ class InferenceDesk:
         )
 
     def answer_headers(
-        self, request: Recognised, passed: Pass | None, problem: Problem | None = None
+        self,
+        request: Recognised,
+        passed: Pass | None,
+        problem: Problem | None = None,
+        *,
+        has_gone: bool = True,
     ) -> list[Header]:
-        """What every answer to an inference request says about how it was served."""
+        """What every answer to an inference request says about how it was served.
+
+        ``has_gone``: it was sent to the node of ``passed``; else no node served it yet.
+        """
         headers: list[Header] = [(b"x-request-id", request.shown_id.encode())]
         if request.subject.model is not None:
             headers.append((b"x-headstart-model", header_text(request.subject.model)))
         decision: Reason | None = None
         if passed is not None:
-            if self._config.expose_topology:
+            if self._config.expose_topology and has_gone:
                 node = self._relay.node_for(passed.node).node
                 headers.append((b"x-headstart-backend", header_text(node)))
             headers.append((b"x-headstart-cold", b"true" if passed.is_cold else b"false"))
@@ -127,6 +135,10 @@ class InferenceDesk:
         if decision is not None:
             headers.append((b"x-headstart-decision", decision.value.encode()))
         return headers
+
+    def _refusal_headers(self, request: Recognised, turn: Turn, problem: Problem) -> list[Header]:
+        """The same for an answer of our own, also where the request never went anywhere."""
+        return self.answer_headers(request, turn.so_far, problem, has_gone=turn.passed is not None)
 
     @property
     def _config(self) -> GatewayConfig:
@@ -154,7 +166,7 @@ class InferenceDesk:
             self._metrics.refused(problem.type)
             self._repeats.note(request, body, problem)
             if not caller.is_over:
-                headers = self.answer_headers(request, turn.passed, problem)
+                headers = self._refusal_headers(request, turn, problem)
                 await caller.refuse(problem, path.style, headers)
         except AnswerCut as cut:
             if cut.by_caller:
@@ -173,7 +185,7 @@ class InferenceDesk:
             meter.failed(status=status, error=stopping.type, origin=stopping.origin)
             if caller.has_answer and turn.passed is not None:
                 raise  # in the middle of LocalAI's answer: it is cut
-            headers = self.answer_headers(request, turn.passed, stopping)
+            headers = self._refusal_headers(request, turn, stopping)
             await caller.refuse(stopping, path.style, headers)
         finally:
             turn.end(was_served=was_served)
@@ -244,7 +256,7 @@ class InferenceDesk:
             raise AnswerCut("preempted in the middle of its answer")
         problem = preempted()
         self._repeats.note(request, body, problem)
-        await caller.refuse(problem, path.style, self.answer_headers(request, turn.passed, problem))
+        await caller.refuse(problem, path.style, self._refusal_headers(request, turn, problem))
 
     @asynccontextmanager
     async def _attended(
@@ -264,7 +276,11 @@ class InferenceDesk:
             tasks.append(asyncio.ensure_future(self._read_on(body, caller)))
         if request.subject.stream and path.takes_comments and self._config.keepalive_comments:
             comments = self._keepalive.run(
-                waiter, caller, lambda early: self.answer_headers(request, early)
+                waiter,
+                caller,
+                lambda: self.answer_headers(
+                    request, self._room.so_far(waiter.ticket.model, waiter), has_gone=False
+                ),
             )
             tasks.append(asyncio.ensure_future(comments))
         try:

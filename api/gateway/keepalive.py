@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 from api.gateway.caller import Caller
 from api.gateway.headers import Header
 from api.gateway.live import LiveConfig
-from api.gateway.passes import Pass, Waiter
+from api.gateway.passes import Waiter
 from api.gateway.proxy import EVENT_STREAM
 from api.gateway.waiting_room import WaitingRoom
 from contracts.ports import Clock
-from contracts.reasons import Reason
 
-AnswerHeaders = Callable[[Pass], Iterable[Header]]
+AnswerHeaders = Callable[[], Iterable[Header]]
 """What our answers say of themselves, of a request that waits."""
 
 
@@ -34,7 +33,7 @@ class KeepAlive:
             await self._clock.sleep(keepalive_s)
             waited_s += keepalive_s
             if not caller.has_answer:
-                await caller.begin(200, self._head(waiter, headers))
+                await caller.begin(200, _head(headers))
             progress = self._room.progress(model, waited_s)
             expected = (
                 "" if progress.expected_s is None else f" of about {progress.expected_s:.0f} s"
@@ -42,15 +41,9 @@ class KeepAlive:
             text = f": headstart {progress.state} {progress.elapsed_s or waited_s:.0f} s{expected}"
             await caller.give(text.encode() + b"\n\n")
 
-    def _head(self, waiter: Waiter, headers: AnswerHeaders) -> Iterable[Header]:
-        yield (b"content-type", EVENT_STREAM)
-        yield (b"cache-control", b"no-cache")
-        yield (b"x-accel-buffering", b"no")
-        early = Pass(
-            model=waiter.ticket.model,
-            node=None,
-            is_cold=waiter.is_cold,
-            queue_wait_s=self._clock.monotonic_s() - waiter.ticket.arrived_at_s,
-            reason=Reason.LOADING,
-        )
-        yield from headers(early)
+
+def _head(headers: AnswerHeaders) -> Iterable[Header]:
+    yield (b"content-type", EVENT_STREAM)
+    yield (b"cache-control", b"no-cache")
+    yield (b"x-accel-buffering", b"no")
+    yield from headers()

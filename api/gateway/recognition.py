@@ -105,7 +105,7 @@ class Recogniser:
         priority = class_of(head.key, wishes, self._class_of(model))
         if priority is None:
             raise _foreign_class(head.key)
-        shown_id = request_id(head) or f"{self._gateway}-{next(self._numbers)}"
+        shown_id = self.shown_id(head)
         return Recognised(
             subject=Subject(
                 request_id=self._unique(shown_id),
@@ -120,6 +120,10 @@ class Recogniser:
             wishes=wishes,
             weight=1.0 if head.key is None else head.key.weight,
         )
+
+    def shown_id(self, head: RequestHead) -> str:
+        """The id that the caller gets to see: its own, else one of ours."""
+        return request_id(head) or f"{self._gateway}-{next(self._numbers)}"
 
     def forget(self, request: Recognised) -> None:
         """It has ended: its id may come again."""

@@ -38,6 +38,7 @@ class Turn:
         "_put_backs",
         "_request",
         "_room",
+        "_waiter",
         "_yielding",
         "passed",
         "undropped",
@@ -51,6 +52,7 @@ class Turn:
         self._request = request
         self._caller = caller
         self._yielding: Yielding | None = None
+        self._waiter: Waiter | None = None
         self._put_backs = 0
         self.passed: Pass | None = None
         self.undropped: Undropped | None = None
@@ -74,10 +76,18 @@ class Turn:
             and self._put_backs < MAX_PUT_BACKS
         )
 
+    @property
+    def so_far(self) -> Pass | None:
+        """What it holds, or how it did until it was refused; None: nothing is known."""
+        model = self._request.subject.model
+        if self.passed is not None or model is None:
+            return self.passed
+        return self._room.so_far(model, self._waiter)
+
     def enter(self) -> Pass | Waiter:
         """Raises Problem when it is refused at once."""
         subject, wishes = self._request.subject, self._request.wishes
-        return self._room.enter(
+        entry = self._room.enter(
             subject.request_id,
             subject.model,
             subject.priority,
@@ -85,6 +95,8 @@ class Turn:
             client=subject.client,
             user_weight=self._request.weight,
         )
+        self._waiter = entry if isinstance(entry, Waiter) else None
+        return entry
 
     def go(self, passed: Pass) -> None:
         """It runs from now on."""
@@ -111,11 +123,13 @@ class Turn:
 
     def put_back(self, refusal: NoSlot) -> Waiter:
         """LocalAI had no slot for it: it waits again, where it stood."""
-        return self._room.put_back(self._stop_running(), refusal.retry_after_s)
+        self._waiter = self._room.put_back(self._stop_running(), refusal.retry_after_s)
+        return self._waiter
 
     def wait_again(self) -> Waiter:
         """Nothing was done for it: it waits again, where it stood."""
-        return self._room.wait_again(self._stop_running())
+        self._waiter = self._room.wait_again(self._stop_running())
+        return self._waiter
 
     def end(self, *, was_served: bool) -> None:
         """It is over, one way or another."""

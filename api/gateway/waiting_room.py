@@ -139,6 +139,22 @@ class WaitingRoom:
             patience=waiter.patience,
         )
 
+    def so_far(self, model: ModelId, waiter: Waiter | None) -> Pass:
+        """How a request did that was never let go; without ``waiter`` it was refused at once."""
+        standing = self._book.standing(model, self._clock.now_s())
+        if waiter is None:
+            is_cold, waited_s = standing.is_cold, 0.0
+        else:
+            is_cold = waiter.is_cold or waiter.has_waited_for_load
+            waited_s = self._clock.monotonic_s() - waiter.ticket.arrived_at_s
+        return Pass(
+            model=model,
+            node=None,
+            is_cold=is_cold,
+            queue_wait_s=waited_s,
+            reason=Reason.LOADING if is_cold else Reason.IN_FLIGHT,
+        )
+
     def leave(self, passed: Pass, *, was_served: bool = False) -> None:
         """A request that was let go has ended; ``was_served``: with a whole answer."""
         if passed.ticket is not None:
