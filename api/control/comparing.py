@@ -55,6 +55,22 @@ def figure(figures: Mapping[str, float], name: str) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def beside_sentence(
+    ours: str,
+    theirs: str,
+    arrivals: float | None,
+    our_cold: float | None,
+    their_cold: float | None,
+) -> str:
+    """Real cold starts beside those that a rule would have had; nothing says how sure that is."""
+    if not arrivals or our_cold is None or their_cold is None:
+        return f"{ours} and {theirs} have not been compared on the same requests yet."
+    return (
+        f"Of {arrivals:.0f} requests {our_cold:.0f} met a cold model with {ours}, "
+        f"{their_cold:.0f} would have with {theirs}; how sure that is was not looked at."
+    )
+
+
 def sentence(ours: str, theirs: str, method: Method, figures: Mapping[str, float]) -> str:
     """Which of the two is better, by how much, and how sure that is."""
     difference = figure(figures, "difference")

@@ -273,7 +273,11 @@ def _comparison_view(board: Board, name: str) -> schemas.ComparisonView:
         id=name,
         policy=policy,
         method=method,
-        sentence=comparing.sentence(configured, policy, method, figures),
+        sentence=(
+            comparing.beside_sentence(configured, policy, arrivals, ours, theirs)
+            if method == "beside"
+            else comparing.sentence(configured, policy, method, figures)
+        ),
         our_late_ratio=comparing.figure(figures, "our_late_ratio"),
         late_ratio=comparing.figure(figures, "late_ratio"),
         difference=comparing.figure(figures, "difference"),

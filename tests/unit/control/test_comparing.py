@@ -7,7 +7,14 @@ import math
 import pytest
 
 from api.control.board import Board
-from api.control.comparing import in_use, is_comparison, known_policies, method_of, sentence
+from api.control.comparing import (
+    beside_sentence,
+    in_use,
+    is_comparison,
+    known_policies,
+    method_of,
+    sentence,
+)
 from api.control.views import comparison_views, policy_views, summary_view
 from contracts.policies import POLICY_SUMMARIES
 from controller.policies.registry import POLICIES
@@ -63,6 +70,16 @@ def test_without_any_it_says_so():
     assert said(difference=math.nan).endswith("compared on the same requests yet.")
 
 
+def test_real_cold_starts_are_said_beside_those_of_a_rule():
+    assert beside_sentence("headstart", "localai-lru", 200.0, 10.0, 40.0) == (
+        "Of 200 requests 10 met a cold model with headstart, 40 would have with localai-lru; "
+        "how sure that is was not looked at."
+    )
+    for arrivals, ours, theirs in ((None, 1.0, 1.0), (0.0, 0.0, 0.0), (5.0, None, 1.0)):
+        said = beside_sentence("a", "b", arrivals, ours, theirs)
+        assert said == "a and b have not been compared on the same requests yet."
+
+
 def test_names_say_how_figures_came_about():
     assert method_of("shadow:gdsf") == ("shadow", "gdsf")
     assert method_of("ab:lru") == ("ab", "lru")
@@ -95,6 +112,7 @@ def test_views_of_a_shadow():
     assert (shadow.difference, shadow.low, shadow.sure) == (0.019, 0.008, 0.99)
     assert shadow.sentence.startswith("headstart makes 4.1%")
     assert views["ab:lru"].our_cold_starts is None
+    assert views["localai-lru"].sentence.endswith("compared on the same requests yet.")
     headline = summary_view(board, 100.0, time_scale=1.0, stale_after_s=15.0).comparison
     assert headline == views["localai-lru"]
 
