@@ -245,6 +245,9 @@ class ProductDriver:
             self._sim.drain(action.model)
             self._sim.wake_at(self._sim.now_s + action.drain_s, f"{_DRAIN}:{action.action_id}")
             return False
+        if model.queue and action.drain_s is not None:
+            # It came this very moment, when the turn was over: it comes with the next load.
+            self._sim.drain(action.model)
         if self._faulty and (model.in_flight or model.state is State.LOADING):
             self._fold(self._teller.given_up(action.action_id, "unload", action.model))
             return False

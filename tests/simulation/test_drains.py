@@ -8,9 +8,11 @@ from contracts.config import PlannerConfig
 from contracts.ids import ModelId
 from simulator.checkers import Watched, check_plan
 from simulator.cluster_state import State
+from simulator.comparison import play
 from simulator.faults import Faults, NodeChange
 from simulator.product import ProductDriver
 from simulator.simulation import Simulation
+from simulator.swarm import drawn_world
 from simulator.workloads import Arrival, Workload, WorkloadModel
 
 pytestmark = pytest.mark.simulation
@@ -86,3 +88,16 @@ def test_what_is_cold_is_not_drained():
     )
     with pytest.raises(AssertionError, match="a is COLD"):
         simulation.drain(A)
+
+
+def test_who_comes_at_the_moment_at_which_the_turn_is_over_waits_for_the_next_load():
+    # b waits from 20 on; at 40, its patience at an end, the next request for a comes
+    load = workload((0.0, A, 15.0), (20.0, B, 1.0), (25.0, A, 15.0), (40.0, A, 1.0))
+    played = run(load)
+    assert all(outcome.ended_s is not None for outcome in played.outcomes)
+
+
+def test_a_world_that_a_swarm_has_found():
+    """A request came at the very moment at which its model's turn was over."""
+    world = drawn_world(20023)
+    play("lru:tick_s=1.0", world.workload, world.setting)
