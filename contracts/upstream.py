@@ -66,6 +66,13 @@ class UpstreamResponse(Protocol):
         """The next bytes as soon as there are any, b"" at the end. Raises Broken."""
         ...
 
+    def rest(self) -> bytes | None:
+        """All that was not read yet, if its end has come already; else None, and nothing is read.
+
+        What it gives counts as read, so that nobody has to wait, or to set a time limit.
+        """
+        ...
+
     async def pour(self, sink: Callable[[bytes], bool]) -> None:
         """Hand each piece on as soon as it comes, until the end or until ``sink`` says False.
 
