@@ -153,6 +153,10 @@ class AiohttpResponse:
             # It raises the last of these for a connection that the session has closed.
             raise Broken(_reason(error)) from error
 
+    def rest(self) -> bytes | None:
+        """Not known here without waiting: it is read on."""
+        return None
+
     async def pour(self, sink: Callable[[bytes], bool]) -> None:
         """Hand each piece on as soon as it comes."""
         while data := await self.read():

@@ -44,13 +44,6 @@ class HttpAnswer:
         """Whether all of it was read."""
         return self._is_whole and not self._pieces
 
-    async def head(self) -> None:
-        """Wait for its head. Raises Broken."""
-        while not self.is_head_in:
-            if self.error is not None:
-                raise self.error
-            await self._something()
-
     async def read(self) -> bytes:
         """The next bytes as soon as there are any, b"" at the end. Raises Broken."""
         while not self._pieces:
@@ -58,8 +51,12 @@ class HttpAnswer:
                 return b""
             if self.error is not None:
                 raise self.error
-            await self._something()
+            await self.something()
         return self._taken()
+
+    def rest(self) -> bytes | None:
+        """All that was not read yet, if its end has come already."""
+        return self._taken() if self._is_whole else None
 
     async def pour(self, sink: Callable[[bytes], bool]) -> None:
         """Hand each piece on without waking a task: 20 µs less for each piece of a stream."""
@@ -70,7 +67,7 @@ class HttpAnswer:
                     return
                 if self.error is not None:
                     raise self.error
-                await self._something()
+                await self.something()
         finally:
             self._sink = None
 
@@ -79,6 +76,11 @@ class HttpAnswer:
         if not self._is_whole:
             self._connection.cut(Broken("the answer was let go of"))
         self._pieces.clear()
+
+    def something(self) -> asyncio.Future[None]:
+        """Done as soon as there is something new."""
+        waiter = self._waiter = self._connection.loop.create_future()
+        return waiter
 
     def take(self, data: bytes) -> bool:
         """A piece of the body has come; True: that is enough for now."""
@@ -133,7 +135,3 @@ class HttpAnswer:
         if not self._is_whole:
             self._connection.resume_reading()
         return data
-
-    async def _something(self) -> None:
-        self._waiter = self._connection.loop.create_future()
-        await self._waiter

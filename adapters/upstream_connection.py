@@ -111,7 +111,10 @@ class HttpConnection(asyncio.Protocol):
             if body is not None:
                 answer.sender = self.loop.create_task(self._send_body(answer, body, length))
         try:
-            await answer.head()
+            while not answer.is_head_in:
+                if answer.error is not None:
+                    raise answer.error
+                await answer.something()
         except asyncio.CancelledError:
             self.cut(Broken("the request was let go of"))
             raise

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from api.gateway.body import RequestBody
 from api.gateway.caller import Caller, CallerLeft, Receive, Send
-from api.gateway.cycle import LEAVING, WRITING
+from api.gateway.cycle import ANSWERING, LEAVING, WRITING
 from api.gateway.detect import (
     ApiStyle,
     InferencePath,
@@ -97,6 +97,7 @@ class GatewayApp:
             # Taken out, since the request would hold itself by them.
             when_left=extensions.pop(LEAVING, None),
             write_now=extensions.pop(WRITING, None),
+            answer_now=extensions.pop(ANSWERING, None),
         )
         try:
             await self._serve(head, caller)

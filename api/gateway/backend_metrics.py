@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from api.gateway.breaker import Phase
 from api.gateway.dispatch import Dispatcher
 from api.gateway.model_lists import ModelLists
+from api.gateway.tallies import Histogram
 from contracts.ids import NodeId
 
 _SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 180.0, 600.0)
@@ -29,10 +30,10 @@ class BackendMetrics(Collector):
             "headstart_gateway_backend_first_content_seconds",
             "Time from sending a request to a backend to the first content of its answer.",
             ("backend",),
-            buckets=_SECONDS,
+            bounds=_SECONDS,
             registry=registry,
         )
-        children = {node: first_content.labels(node) for node in dispatcher.nodes}
+        children = {node: first_content.of(node) for node in dispatcher.nodes}
         dispatcher.on_first_content = lambda node, took_s: children[node].observe(took_s)
 
     def collect(self) -> Iterable[Metric]:

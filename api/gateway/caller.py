@@ -20,6 +20,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 WhenLeft = Callable[[Callable[[], None]], None]
+AnswerNow = Callable[[int, Iterable[Header], bytes], bool]
 
 
 class CallerLeft(Exception):
@@ -35,10 +36,12 @@ class Caller:
     while nobody reads from it, that task is cancelled and ``has_left`` says why.
 
     ``when_left``: what the server calls us by when it leaves, where it can; else a task waits.
-    ``write_now``: what takes a piece of the answer at once, where the server has that.
+    ``write_now``: what takes a piece of the answer at once, where the server has that, and
+    ``answer_now`` a whole answer.
     """
 
     __slots__ = (
+        "_answer_now",
         "_origin",
         "_origins",
         "_receive",
@@ -61,7 +64,9 @@ class Caller:
         origins: OriginBook | None = None,
         when_left: WhenLeft | None = None,
         write_now: Callable[[bytes], bool] | None = None,
+        answer_now: AnswerNow | None = None,
     ) -> None:
+        self._answer_now = answer_now
         self._when_left = when_left
         self._write_now = write_now
         self._receive = receive
@@ -119,6 +124,17 @@ class Caller:
         if self._origin is not None and self._origins is not None:
             self._origins.note(self._origin, listed)
         await self._start(status, listed)
+
+    async def pass_whole(self, status: int, headers: list[Header], data: bytes) -> None:
+        """Send LocalAI's answer where all of it is here, in one piece if there is room."""
+        if self._origin is not None and self._origins is not None:
+            self._origins.note(self._origin, headers)
+        if self._answer_now is not None and self._answer_now(status, headers, data):
+            self.status = status
+            self.let_go()
+            return
+        await self._start(status, headers)
+        await self.finish(data)
 
     async def begin(self, status: int, headers: Iterable[Header]) -> None:
         """The same for an answer of our own, which its page's origin may have to be let read."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         ASGI3Application,
         ASGISendEvent,
         HTTPResponseBodyEvent,
-        HTTPResponseStartEvent,
     )
 
 LEAVING = "headstart.leaving"
@@ -29,6 +28,9 @@ LEAVING = "headstart.leaving"
 
 WRITING = "headstart.writing"
 """The ASGI extension by which an app writes a piece without a task: see ``write_now``."""
+
+ANSWERING = "headstart.answering"
+"""The ASGI extension by which an app writes a whole answer at once: see ``answer_now``."""
 
 _BODILESS = (204, 304)
 _RESET = struct.pack("ii", 1, 0)
@@ -68,6 +70,19 @@ class EdgeCycle(RequestResponseCycle):
         self._go_on({"type": "http.response.body", "body": data, "more_body": True})
         return True
 
+    def answer_now(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Send a whole answer, if there is room now; False: nothing of it was sent.
+
+        Two messages that go through coroutines, and a call that waits for the second, are 4 µs.
+        """
+        if self.flow.write_paused or self.disconnected or self.response_started:
+            return False
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        self._hold_head(status, headers)
+        self._go_on({"type": "http.response.body", "body": body, "more_body": False})
+        return True
+
     async def send(self, message: ASGISendEvent) -> None:
         """Send a part of the answer; returns when there is room for more."""
         if self.flow.write_paused and not self.disconnected:
@@ -77,7 +92,8 @@ class EdgeCycle(RequestResponseCycle):
         if message["type"] == "http.response.start" and not self.response_started:
             self.response_started = True
             self.waiting_for_100_continue = False
-            self._start(message)
+            self._hold_head(message["status"], message.get("headers", ()))
+            asyncio.get_running_loop().call_soon(self._write_head)
         elif message["type"] == "http.response.body" and self.response_started:
             if self.response_complete:
                 raise RuntimeError("there is more of an answer than its end")
@@ -85,15 +101,15 @@ class EdgeCycle(RequestResponseCycle):
         else:
             raise RuntimeError(f"{message['type']} is not what an answer has here")
 
-    def _start(self, message: HTTPResponseStartEvent) -> None:
-        status = message["status"]
+    def _hold_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Make up the head; it is written with what follows."""
         self._has_no_body = self.scope["method"] == "HEAD" or status in _BODILESS
         lines = [STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status]
         says_close = False
         if self.more_body:
             # Answered before its body is here: what comes of that is read by nobody.
             self.keep_alive = False
-        for name, value in message.get("headers", ()):
+        for name, value in headers:
             lines.append(name + b": " + value + b"\r\n")
             # Names are in lower case, as ASGI has them.
             if name == b"content-length":
@@ -112,7 +128,6 @@ class EdgeCycle(RequestResponseCycle):
         if not head.count(b"\n") == head.count(b"\r") == len(lines):
             raise RuntimeError("a header of the answer holds a line break")
         self._waiting_head = head
-        asyncio.get_running_loop().call_soon(self._write_head)
 
     def _frames_unknown_length(self) -> bool:
         """Whether a body of unknown length goes in chunks."""

@@ -206,6 +206,8 @@ def straight_path(method: str, raw_path: bytes) -> bytes | None:
 
 def body_kind(content_type: bytes | None) -> BodyKind:
     """How to look at a body of this type. LocalAI takes JSON where nothing else is said."""
+    if content_type == b"application/json":
+        return BodyKind.JSON  # as nearly all are
     bare = (content_type or b"").split(b";", 1)[0].strip().lower()
     if bare == b"multipart/form-data":
         return BodyKind.MULTIPART

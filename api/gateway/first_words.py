@@ -55,6 +55,10 @@ class BegunAnswer:
         self._first = None
         return data
 
+    def rest(self) -> bytes | None:
+        """All that was not read yet, if its end has come already."""
+        return self._answer.rest() if self._first is None else None
+
     async def pour(self, sink: Callable[[bytes], bool]) -> None:
         """Hand each piece on as soon as it comes, the first one once it was read."""
         if self._first is None:
@@ -88,11 +92,11 @@ async def listen(answer: UpstreamResponse) -> tuple[UpstreamResponse, NoSlot | N
 
 
 def _may_refuse(answer: UpstreamResponse) -> bool:
-    if content_encoding(answer.headers) is not None:
-        return False
     if answer.status == 200:
-        return content_type(answer.headers) == _EVENT_STREAM
-    return answer.status in _REFUSING
+        may_refuse = content_type(answer.headers) == _EVENT_STREAM
+    else:
+        may_refuse = answer.status in _REFUSING
+    return may_refuse and content_encoding(answer.headers) is None
 
 
 def _retry_after(headers: RawHeaders) -> bytes | None:

@@ -186,16 +186,21 @@ def outgoing_headers(
 
 def answer_headers(headers: Headers, *, drop: Iterable[bytes] = ()) -> list[Header]:
     """What of LocalAI's headers goes to the caller; ``drop`` names those that we set."""
-    named = [(name.lower(), value) for name, value in headers]
-    left_out = HOP_BY_HOP.union(drop, connection_options(named))
-    return [one for one in named if one[0] not in left_out and not one[0].startswith(_OURS)]
+    left_out = HOP_BY_HOP.union(drop)
+    kept = []
+    options: frozenset[bytes] = frozenset()
+    for name, value in headers:
+        lower = name.lower()
+        if lower == b"connection":
+            options |= connection_options(((lower, value),))
+        elif lower not in left_out and not lower.startswith(_OURS):
+            kept.append((lower, value))
+    return [one for one in kept if one[0] not in options] if options else kept
 
 
 def connection_options(headers: Headers) -> frozenset[bytes]:
     """Headers that ``Connection`` declares hop-by-hop."""
     named = [value for name, value in headers if name.lower() == b"connection"]
-    if not named:
-        return frozenset()
     options = (option.strip().lower() for value in named for option in value.split(b","))
     return frozenset(options) - _END_TO_END - {b"close", b"keep-alive", b""}
 
@@ -204,6 +209,8 @@ def content_type(headers: Headers) -> bytes | None:
     """The answer's media type, in lower case and without parameters."""
     for name, value in headers:
         if name.lower() == b"content-type":
+            if value == b"application/json":
+                return value  # as nearly all are
             return value.split(b";", 1)[0].strip().lower()
     return None
 

@@ -173,7 +173,8 @@ class RequestMeter:
         model = self._subject.model
         if model is None and answered_by:
             model = ModelId(answered_by)
-        duration_s = self._end("completed", status, model)
+        tokens = self._tokens()
+        duration_s = self._end("completed", status, model, tokens)
         telemetry = self._telemetry
         telemetry.emit(
             RequestCompleted(
@@ -185,7 +186,7 @@ class RequestMeter:
                 status=status,
                 duration_s=duration_s,
                 service_s=self._service_s(duration_s),
-                **self._tokens(),
+                **tokens,
             )
         )
 
@@ -193,7 +194,8 @@ class RequestMeter:
         """The caller got an error, or a stream that ended early."""
         if self.has_ended:
             return
-        duration_s = self._end("failed", status, self._subject.model)
+        tokens = self._tokens()
+        duration_s = self._end("failed", status, self._subject.model, tokens)
         telemetry = self._telemetry
         telemetry.emit(
             RequestFailed(
@@ -206,7 +208,7 @@ class RequestMeter:
                 error=error,
                 origin=origin,
                 duration_s=duration_s,
-                **self._tokens(),
+                **tokens,
             )
         )
 
@@ -214,7 +216,8 @@ class RequestMeter:
         """The caller has left, or was told to make way for another."""
         if self.has_ended:
             return
-        duration_s = self._end("cancelled", None, self._subject.model)
+        tokens = self._tokens()
+        duration_s = self._end("cancelled", None, self._subject.model, tokens)
         telemetry = self._telemetry
         telemetry.emit(
             RequestCancelled(
@@ -225,15 +228,16 @@ class RequestMeter:
                 model=self._subject.model,
                 phase=self.phase,
                 duration_s=duration_s,
-                **self._tokens(),
+                **tokens,
                 reason=reason,
             )
         )
 
-    def _end(self, outcome: str, status: int | None, model: ModelId | None) -> float:
+    def _end(
+        self, outcome: str, status: int | None, model: ModelId | None, tokens: Tokens
+    ) -> float:
         self.has_ended = True
         duration_s = self.elapsed_s
-        tokens = self._tokens()
         self._metrics.tokens(model, tokens["input_tokens"], tokens["output_tokens"])
         self._metrics.ended(
             model,

@@ -82,6 +82,10 @@ class WholeAnswer:
         self.is_complete = True
         return body
 
+    def rest(self) -> bytes | None:
+        """It is read on."""
+        return None
+
     async def pour(self, sink: Callable[[bytes], bool]) -> None:
         """Hand it on, unless it was read."""
         if not self.is_complete and not sink(body := await self.read()):

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from api.gateway.connections import Connections
-from api.gateway.cycle import LEAVING, WRITING, EdgeCycle, OldCallerCycle
+from api.gateway.cycle import ANSWERING, LEAVING, WRITING, EdgeCycle, OldCallerCycle
 from api.gateway.heads import (
     WATCHED,
     HeadRefused,
@@ -46,6 +46,7 @@ class EdgeHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
         """A caller connects."""
         self._watched: dict[bytes, list[bytes]] = {}
+        self._max_headers = self.places.limits.head.max_headers
         self._why: HeadRefused | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._newest: RequestResponseCycle | None = None
@@ -129,12 +130,13 @@ class EdgeHttp(HttpToolsProtocol):
         """A header; one that comes behind the body is none, and goes nowhere."""
         if not self._is_in_head:
             return
-        if len(self.headers) >= self.places.limits.head.max_headers:
+        headers = self.headers
+        if len(headers) >= self._max_headers:
             self._give_up(head_too_large())
         name = name.lower()
         if name in WATCHED:
             self._watched.setdefault(name, []).append(value)
-        self.headers.append((name, value))
+        headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is whole: judge it, and serve the request when it is its turn."""
@@ -226,7 +228,11 @@ class EdgeHttp(HttpToolsProtocol):
             keep_alive=version != "1.0" and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        scope["extensions"] = {LEAVING: self.cycle.when_left, WRITING: self.cycle.write_now}
+        scope["extensions"] = {
+            LEAVING: self.cycle.when_left,
+            WRITING: self.cycle.write_now,
+            ANSWERING: self.cycle.answer_now,
+        }
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
             return

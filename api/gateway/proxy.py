@@ -154,7 +154,17 @@ class Relay:
         limit_s = self._limits().between_bytes_s if between_bytes_s is None else between_bytes_s
         try:
             if not caller.has_answer:
-                await self._start(response, caller, headers)
+                head = _answer_head(response, headers)
+                whole = response.rest()
+                if whole is None:
+                    await caller.start(response.status, head)
+                else:
+                    # As of most short answers. Nothing is left to wait for, since there is room
+                    # behind a head that was just taken.
+                    await caller.pass_whole(response.status, head, whole)
+                    if observer is not None:
+                        observer.feed(whole, self._clock.monotonic_s())
+                        on_data()
             while not caller.is_over:
                 data = await self._pass_piece(response, caller, observer, limit_s)
                 if observer is not None:
@@ -175,15 +185,6 @@ class Relay:
     def _config(self) -> GatewayConfig:
         """What holds for the request of this task."""
         return self._live.now
-
-    async def _start(
-        self, response: UpstreamResponse, caller: Caller, headers: Iterable[Header]
-    ) -> None:
-        own = list(headers)
-        if content_type(response.headers) == EVENT_STREAM:
-            own.append(_UNBUFFERED)
-        kept = answer_headers(response.headers, drop=[name for name, _ in own])
-        await caller.start(response.status, [*kept, *own])
 
     def _headers(
         self, head: RequestHead, node: NodeConfig, drop: Iterable[bytes], *, is_whole: bool
@@ -324,6 +325,14 @@ def is_plain_event_stream(response: UpstreamResponse) -> bool:
         and content_type(response.headers) == EVENT_STREAM
         and content_encoding(response.headers) is None
     )
+
+
+def _answer_head(response: UpstreamResponse, headers: Iterable[Header]) -> list[Header]:
+    """LocalAI's headers, and ours behind them."""
+    own = list(headers)
+    if content_type(response.headers) == EVENT_STREAM:
+        own.append(_UNBUFFERED)
+    return [*answer_headers(response.headers, drop=[name for name, _ in own]), *own]
 
 
 def _what_broke(error: Transient, body: RequestBody | None) -> str:

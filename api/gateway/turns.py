@@ -14,6 +14,7 @@ from api.gateway.slots import NoSlot
 from api.gateway.undropped import Undropped
 from api.gateway.waiting_room import WaitingRoom
 from contracts.config import NodeConfig
+from contracts.events import PriorityClass
 
 MAX_PUT_BACKS = 5
 """After so many refusals for want of a slot the caller gets LocalAI's own."""
@@ -101,6 +102,9 @@ class Turn:
     def go(self, passed: Pass) -> None:
         """It runs from now on."""
         self.passed = passed
+        ticket = passed.ticket
+        if ticket is None or ticket.priority is PriorityClass.REALTIME:
+            return  # these never yield
         self._yielding = self._room.may_yield(
             passed,
             self._key(),

@@ -101,6 +101,9 @@ class _Kept:
         self._is_over = self._is_over or not data
         return data
 
+    def rest(self) -> bytes | None:
+        return self._answer.rest()
+
     async def pour(self, sink: Callable[[bytes], bool]) -> None:
         await self._answer.pour(sink)
 

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 _INPUT_NAMES = ("prompt_tokens", "input_tokens", "prompt_eval_count", "prompt_n")
 _OUTPUT_NAMES = ("completion_tokens", "output_tokens", "eval_count", "predicted_n")
 _COUNTS = frozenset(_INPUT_NAMES + _OUTPUT_NAMES)
+_NAMES = (
+    *((name, False) for name in _INPUT_NAMES),
+    *((name, True) for name in _OUTPUT_NAMES),
+)
 _NESTED = ("message", "response", "x_groq")
 _INNER = frozenset(_NESTED)
 _HOLDERS = ("usage", "timings")
@@ -52,6 +56,19 @@ def told_in(said: object) -> Told:
     """
     model: str | None = None
     counts: dict[bool, int] = {}
+    if isinstance(said, dict) and _INNER.isdisjoint(said):
+        # As in most answers and most pieces of most streams.
+        named = said.get("model")
+        _note_counts(said, counts)
+        for name in _HOLDERS:
+            held = said.get(name)
+            if isinstance(held, dict):
+                _note_counts(held, counts)
+        return Told(
+            model=named if isinstance(named, str) and named else None,
+            input_tokens=counts.get(False),
+            output_tokens=counts.get(True),
+        )
     entries = said[-_MAX_LISTED:] if isinstance(said, list) else [said]
     for entry in entries:
         for place in _places(entry):
@@ -84,9 +101,11 @@ def is_last(said: Said) -> bool:
     if _type_of(said) in _LAST_TYPES or said.get("done") is True:
         return True
     choices = said.get("choices")
-    return isinstance(choices, list) and any(
-        isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
-    )
+    if isinstance(choices, list):
+        for choice in choices:
+            if isinstance(choice, dict) and choice.get("finish_reason"):
+                return True
+    return False
 
 
 def error_in(said: Said) -> str | None:
@@ -114,8 +133,6 @@ def _type_of(said: Said) -> str:
 def _places(said: object) -> list[Said]:
     if not isinstance(said, dict):
         return []
-    if _INNER.isdisjoint(said):
-        return [said]  # as in most pieces of most streams
     inner = (said.get(name) for name in _NESTED)
     return [said, *(place for place in inner if isinstance(place, dict))]
 
@@ -123,9 +140,9 @@ def _places(said: object) -> list[Said]:
 def _note_counts(held: Said, counts: dict[bool, int]) -> None:
     if _COUNTS.isdisjoint(held):
         return  # as above: eight look-ups less
-    for names, is_output in ((_INPUT_NAMES, False), (_OUTPUT_NAMES, True)):
-        for name in names:
-            count = held.get(name)
+    for name, is_output in _NAMES:
+        if name in held:
+            count = held[name]
             if isinstance(count, int) and not isinstance(count, bool) and count > 0:
                 counts[is_output] = count
 

@@ -400,6 +400,32 @@ async def test_pieces_come_as_they_are_sent(upstream, peer):
     assert peer.connections == 1
 
 
+async def test_the_rest_is_all_that_was_not_read(upstream, peer, kind):
+    may_end = asyncio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.say(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\none")
+        await may_end.wait()
+        await wire.say(b"two")
+        await answer_all(wire)
+
+    peer.script = script
+    response = await upstream.send(get())
+    assert response.rest() is None
+    assert await response.read() == b"one"
+    assert response.rest() is None
+    may_end.set()
+    assert await whole(response) == b"two"
+    again = await upstream.send(get())
+    rest = again.rest()
+    if kind == "httptools":
+        assert (rest, again.is_complete) == (b"ok", True)
+        assert again.rest() == b""
+    assert (rest or b"") + await whole(again) == b"ok"
+    assert peer.connections == 1
+
+
 async def test_pieces_are_poured_as_they_are_sent(upstream, peer):
     sent = asyncio.Event()
 

@@ -222,3 +222,31 @@ async def test_a_piece_is_written_at_once_where_there_is_room(make):
     kit.flow.resume_writing()
     await giving
     assert kit.wire.writes[-1] == b"1\r\ny\r\n"
+
+
+@pytest.mark.parametrize("kind", [EdgeCycle, OldCallerCycle])
+async def test_a_whole_answer_is_written_at_once_where_there_is_room(make, kind):
+    kit = make(kind=kind)
+    kit.flow.pause_writing()
+    assert kit.cycle.answer_now(200, [(b"content-length", b"2")], b"ok") is False
+    kit.flow.resume_writing()
+    assert kit.cycle.answer_now(200, [(b"content-length", b"2")], b"ok") is True
+    assert kit.wire.writes == [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"]
+    assert kit.answered == 1
+    assert kit.cycle.answer_now(200, [], b"") is False  # there was one
+    await asyncio.sleep(0)
+    assert len(kit.wire.writes) == 1
+
+
+async def test_a_whole_answer_is_not_written_to_who_has_left(make):
+    kit = make()
+    kit.cycle.leave()
+    assert kit.cycle.answer_now(200, [], b"ok") is False
+    assert kit.wire.writes == []
+
+
+async def test_a_whole_answer_of_unknown_length_goes_in_chunks(make):
+    kit = make()
+    assert kit.cycle.answer_now(200, [], b"ok") is True
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    assert kit.wire.writes == [head + b"2\r\nok\r\n0\r\n\r\n"]

@@ -44,6 +44,9 @@ class Answer:
         self.status = status
         self.closed = False
 
+    def rest(self) -> bytes | None:
+        return None
+
     async def pour(self, sink: Callable[[bytes], bool]) -> None:
         raise NotImplementedError
 

@@ -138,6 +138,9 @@ class _Answer:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     is_complete = False
 
+    def rest(self) -> bytes | None:
+        return None
+
     async def pour(self, sink: Callable[[bytes], bool]) -> None:
         raise NotImplementedError
 

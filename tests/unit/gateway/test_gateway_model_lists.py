@@ -90,6 +90,9 @@ class _Answer:
         self.is_complete = False
         self._body = body
 
+    def rest(self) -> bytes | None:
+        return None
+
     async def pour(self, sink: Callable[[bytes], bool]) -> None:
         raise NotImplementedError
 
