@@ -93,7 +93,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         BATCH: lambda: sweep_batches(jobs, redis_url),
     }.get(options.queue, _nothing)
     _serve(
-        lambda: QueueWorker(QUEUES[options.queue], client, runner, on_maintenance=on_maintenance),
+        lambda: QueueWorker(
+            QUEUES[options.queue],
+            client,
+            runner,
+            on_maintenance=on_maintenance,
+            is_told_to_stop=stop.is_set,
+        ),
         probe,
         stop,
     )

@@ -111,6 +111,8 @@ class QueueWorker(Worker):
         What runs the jobs.
     on_maintenance : callable
         Called every 10 to 15 s between jobs; it must not raise.
+    is_told_to_stop : callable
+        Whether a signal came before this worker took them itself.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class QueueWorker(Worker):
         runner: JobRunner,
         *,
         on_maintenance: Callable[[], None] = lambda: None,
+        is_told_to_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         job_class = job_class_for(runner)
         super().__init__(
@@ -137,6 +140,7 @@ class QueueWorker(Worker):
         self.stopping = False
         self._runner = runner
         self._on_maintenance = on_maintenance
+        self._is_told_to_stop = is_told_to_stop
         self._failure_ttl_s = config.failure_ttl_s
         self._promote = client.register_script(_PROMOTE)
         self.log_result_lifespan = False
@@ -229,6 +233,9 @@ class QueueWorker(Worker):
         self, timeout: int | None, max_idle_time: int | None = None
     ) -> tuple[Job, Queue] | None:
         """The next job; one whose record cannot be read is set aside, and blocks nobody."""
+        if self._is_told_to_stop():
+            self.stopping = True
+            raise StopRequested
         while True:
             try:
                 return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)

@@ -88,5 +88,5 @@ async def test_a_steady_callers_model_is_resident_before_most_of_its_later_reque
     assert loaded_ahead(log, steady), "never was it loaded ahead of its request"
     ahead = [d for d in decided.json["data"] if d["reason"] == "forecast"]
     assert ahead
-    assert {e["name"] for e in ahead[0]["evidence"]} >= {"probability", "gain_s", "must_beat_s"}
+    assert {e["name"] for e in ahead[0]["evidence"]} >= {"probability", "load_s", "must_beat"}
     assert summary.json["prefetches"]["used"] >= 1

@@ -22,7 +22,9 @@ from aiohttp import web
 
 from adapters.rq_queue import ENTRY, RqJobQueue, connect_blocking
 from contracts.errors import Transient
+from workers.jobs import JobRunner
 from workers.queues import QUEUES
+from workers.worker import QueueWorker
 
 pytestmark = pytest.mark.integration
 
@@ -279,6 +281,18 @@ async def test_told_to_stop_it_puts_its_job_back_and_ends_in_time(
     workers.start("background", gateway.url)
     await until(lambda: state(jobs, "j1") == "finished")
     assert gateway.ended == ["j1"]
+
+
+def test_a_stop_that_came_before_the_worker_was_there_is_not_lost(redis_url: str):
+    with connect_blocking(redis_url) as client:
+        worker = QueueWorker(
+            QUEUES["background"],
+            client,
+            JobRunner(contextlib.nullcontext),  # type: ignore[arg-type] # no job is run
+            is_told_to_stop=lambda: True,
+        )
+        worker.serve()
+        assert worker.stopping
 
 
 @pytest.mark.timeout(120)
