@@ -200,12 +200,15 @@ class Leader:
         mode, slas, pins = await controls.mode(), await controls.slas(), await controls.pins()
         default = Mode.ACTIVE if self._config.active_by_default else Mode.OBSERVE
         # Only now is the world read: it went on while the answers were awaited.
+        before = self._world.mode
         self._world = with_controls(
             self._world,
             mode=mode or default,
             slas=declared_slas(self._profiles) | dict(slas),
             pins=pins | {name for name, profile in self._profiles.items() if profile.pinned},
         )
+        if self._world.mode is not before:
+            _log.info("mode_changed", before=before.value, now=self._world.mode.value)
         self._wake.set()
 
     async def _decide(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from contracts.config import ModelProfile
 from contracts.errors import Transient
@@ -238,7 +239,10 @@ class TestObserve:
         await watching.beats(4.0, waiting={C: 1})
         await watching.controls.set_mode(Mode.ACTIVE)
         await watching.to_controller.send(SettingsChanged(at_s=watching.now_s))
-        await watching.beats(6.0, waiting={C: 1})
+        with capture_logs() as logs:
+            await watching.beats(6.0, waiting={C: 1})
+        (said,) = [line for line in logs if line["event"] == "mode_changed"]
+        assert (said["before"], said["now"]) == ("observe", "active")
         assert C in watching.server.resident
         await watching.controls.set_mode(Mode.OBSERVE)
         await watching.to_controller.send(SettingsChanged(at_s=watching.now_s))
