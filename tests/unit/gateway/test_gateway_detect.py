@@ -142,6 +142,7 @@ def test_lists_of_models():
     ("content_type", "kind"),
     [
         (None, BodyKind.JSON),
+        (b"application/json", BodyKind.JSON),
         (b"application/json; charset=utf-8", BodyKind.JSON),
         (b"Multipart/Form-Data; boundary=x", BodyKind.MULTIPART),
         (b"application/x-www-form-urlencoded", BodyKind.FORM),

@@ -491,3 +491,10 @@ def test_what_comes_again_or_when_we_like_is_no_arrival(mark: str, received: Rec
         replace(again, is_retry=True) if mark == "is_retry" else replace(again, is_deferrable=True)
     )
     assert curve(engine, CHAT, START_S + 10.0).last_arrival_at_s == START_S
+
+
+def test_a_request_that_failed_otherwise_is_demand_all_the_same(received: Received):
+    engine = curves_only()
+    engine.observe(received(CHAT, START_S))
+    engine.observe(replace(not_found(CHAT, START_S + 1.0), status=503))
+    assert curve(engine, CHAT, START_S + 10.0).last_arrival_at_s == START_S

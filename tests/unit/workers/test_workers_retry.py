@@ -12,6 +12,7 @@ from workers.retry import (
     Held,
     RetryPolicy,
     Stopped,
+    Turn,
     Verdict,
     decide,
 )
@@ -34,6 +35,12 @@ def test_a_held_job_comes_back_when_it_was_told_and_is_no_failure():
     decision = _decide(Held("not_resident", after_s=7.5), Attempts(holds=4))
     assert (decision.verdict, decision.after_s) == (Verdict.PUT_BACK, 7.5)
     assert decision.attempts == Attempts(holds=5)
+
+
+def test_a_job_that_had_its_turn_waits_behind_the_others_and_is_no_failure():
+    decision = _decide(Turn("other batches wait", after_s=3.0), Attempts(failures=2), age_s=1e9)
+    assert (decision.verdict, decision.after_s) == (Verdict.RETRY, 3.0)
+    assert decision.attempts == Attempts(failures=2)
 
 
 @pytest.mark.parametrize("error", [Invalid("bad path"), Permanent("404: no such model")])
