@@ -36,6 +36,7 @@ from controller.bulletin import Bulletin
 from controller.catalogue import (
     declared_slas,
     merged_profiles,
+    on_nodes,
     with_catalogue,
     with_controls,
     with_load_request,
@@ -147,10 +148,7 @@ class Leader:
             group.create_task(self._decide())
 
     async def close(self) -> None:
-        """Give up what is ordered, and leave the world for the next leader.
-
-        Where the lease is lost already the next leader has its own, and keeps it.
-        """
+        """Give up what is ordered, and leave the world to the next leader, if there is none yet."""
         await self._reconciler.close()
         if self._leads():
             self._outbox.add(lambda: self._ports.snapshots.put_world(self._world))
@@ -177,8 +175,8 @@ class Leader:
         await self._catch_up()
         self._forecasts = dict(await ports.forecasts.get_all())
         await self._read_controls()
-        preload = {name for name, profile in self._profiles.items() if profile.preload}
-        self._world = replace(self._world, preloads=frozenset(preload))
+        preload = frozenset(name for name, profile in self._profiles.items() if profile.preload)
+        self._world = replace(on_nodes(self._world, ports.servers), preloads=preload)
         models = self._world.models.values()
         for event in orphaned(
             self._stamp,

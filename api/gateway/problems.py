@@ -278,16 +278,16 @@ def error_event(problem: Problem, style: ApiStyle, *, is_between_events: bool) -
     if style is ApiStyle.OLLAMA:
         line = {"error": problem.message, "done": True, "done_reason": "error"}
         return gap[:1] + msgspec.json.encode(line) + b"\n"
+    beside = {} if problem.loading is None else {"loading": problem.loading}
     if style is ApiStyle.ANTHROPIC:
-        data = msgspec.json.encode(
-            {"type": "error", "error": {"type": problem.type, "message": problem.message}}
-        )
+        told = {"type": problem.type, "message": problem.message}
+        data = msgspec.json.encode({"type": "error", "error": told, **beside})
         return gap + b"event: error\ndata: " + data + b"\n\n"
     if style is ApiStyle.RESPONSES:
         # The event's own fields, and the object that clients raise as an error.
-        data = msgspec.json.encode({**inner, "type": "error", "error": inner})
+        data = msgspec.json.encode({**inner, "type": "error", "error": inner, **beside})
         return gap + b"event: error\ndata: " + data + b"\n\n"
-    data = msgspec.json.encode({"error": inner})
+    data = msgspec.json.encode({"error": inner, **beside})
     end = b"data: [DONE]\n\n" if style is ApiStyle.OPENAI else b""
     return gap + b"data: " + data + b"\n\n" + end
 

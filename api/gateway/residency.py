@@ -303,11 +303,10 @@ class RouteBook:
             return LoadProgress(
                 state="waiting", elapsed_s=waited_s, expected_s=route.expected_load_s
             )
-        return LoadProgress(
-            state="loading",
-            elapsed_s=max(0.0, now_s - started_at_s),
-            expected_s=route.expected_load_s,
-        )
+        elapsed_s, expected_s = max(0.0, now_s - started_at_s), route.expected_load_s
+        if expected_s is not None and elapsed_s >= expected_s:
+            expected_s = None  # it was expected by now: nobody knows any more
+        return LoadProgress(state="loading", elapsed_s=elapsed_s, expected_s=expected_s)
 
     def _last_used_s(self, route: ModelRoute) -> float:
         return max(route.last_used_at_s or 0.0, self._used_at_s.get(route.model, 0.0))

@@ -11,6 +11,7 @@ from contracts.world import Mode, ModelStatus, NodeStatus, Residency, Sla
 from controller.catalogue import (
     declared_slas,
     merged_profiles,
+    on_nodes,
     with_catalogue,
     with_controls,
     with_load_request,
@@ -34,6 +35,16 @@ from tests.worlds import (
 
 def listed(w, *names, profiles=None, footprints=None, node=NODE):
     return with_catalogue(w, node, names, profiles or {}, footprints or {})
+
+
+@pytest.mark.case("P154")
+def test_a_node_that_is_configured_no_more_goes_with_all_that_was_on_it():
+    other = NodeId("other")
+    w = world(model(A, Residency.HOT, in_flight=1), model(B, Residency.HOT, node=other, waiting=1))
+    kept = on_nodes(w, {NODE})
+    assert (set(kept.nodes), set(kept.models)) == ({NODE}, {A})
+    assert {request.model for request in kept.requests.values()} == {A}
+    assert on_nodes(w, {NODE, other}) == w
 
 
 class TestCatalogue:

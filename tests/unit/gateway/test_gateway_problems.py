@@ -95,3 +95,16 @@ def test_the_last_event_of_a_stream(style, start, end):
     torn = problems.error_event(problems.upstream_error("broke"), style, is_between_events=False)
     assert torn == (b"\n" if style is ApiStyle.OLLAMA else b"\n\n") + event
     assert event.count(b"\n\n") == (style is not ApiStyle.OLLAMA) + (style is ApiStyle.OPENAI)
+
+
+@pytest.mark.parametrize("style", [ApiStyle.OPENAI, ApiStyle.ANTHROPIC, ApiStyle.RESPONSES])
+def test_how_far_a_load_is_stands_beside_the_error_in_a_stream_too(style):
+    problem = problems.model_loading("m", state="loading", elapsed_s=3.0, expected_s=None)
+    event = problems.error_event(problem, style, is_between_events=True)
+    (data,) = [line for line in event.splitlines() if line.startswith(b"data: {")]
+    assert json.loads(data[6:])["loading"] == {
+        "model": "m",
+        "state": "loading",
+        "elapsed_s": 3.0,
+        "expected_s": None,
+    }

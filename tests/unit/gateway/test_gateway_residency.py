@@ -231,6 +231,8 @@ def test_how_far_a_load_is():
     )
     loading = kept.progress(A, now_s=100.0, waited_s=1.0)
     assert (loading.state, loading.elapsed_s, loading.expected_s) == ("loading", 5.0, 8.0)
+    overdue = kept.progress(A, now_s=103.0, waited_s=1.0)
+    assert (overdue.elapsed_s, overdue.expected_s) == (8.0, None), "nobody knows any more"
     waiting = kept.progress(B, now_s=100.0, waited_s=1.0)
     assert (waiting.state, waiting.elapsed_s, waiting.expected_s) == ("waiting", 1.0, 3.0)
     assert kept.progress(C, now_s=100.0, waited_s=1.0).state == "waiting"
