@@ -199,6 +199,8 @@ def workers_config(document: Document) -> WorkersConfig:
     key = workers.gateway_key or next(iter(document.gateway.keys), None)
     return WorkersConfig(
         gateway_key=None if key is None else key.get_secret_value(),
+        retention_cron=workers.retention_schedule,
+        time_zone=workers.time_zone,
         max_processes=workers.max_processes,
         webhook_secret=(
             None if workers.webhook_secret is None else workers.webhook_secret.get_secret_value()

@@ -189,6 +189,14 @@ class Workers(Section):
         default=None,
         allowed=SECRET_ALLOWED,
     )
+    retention_schedule: Text = setting(
+        "When logs, files and batches are tidied up, as a cron line.",
+        default="17 3 * * *",
+        allowed='a cron line of five fields such as "17 3 * * *"',
+    )
+    time_zone: Text = setting(
+        "Time zone of the schedule.", default="UTC", allowed='a zone such as "Europe/Berlin"'
+    )
     max_processes: Whole = setting(
         "Processes of one queue at most, with `headstart up`; their number follows the backlog.",
         default=4,

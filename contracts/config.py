@@ -342,6 +342,8 @@ class WorkersConfig:
         What calls of webhooks are signed with; None: they are not signed.
     webhooks_to_private : bool
         Whether webhooks may be in our own network.
+    retention_cron, time_zone : str
+        When logs, files and batches are tidied up: a cron line, in the time of this zone.
     max_processes : int
         Processes of one queue at most, where one machine runs all of them.
     files_max_bytes : int
@@ -351,6 +353,8 @@ class WorkersConfig:
     gateway_key: str | None = field(default=None, repr=False)
     webhook_secret: str | None = field(default=None, repr=False)
     webhooks_to_private: bool = False
+    retention_cron: str = "17 3 * * *"
+    time_zone: str = "UTC"
     max_processes: int = 4
     files_max_bytes: int = 10 * 1024**3
 

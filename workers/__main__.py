@@ -42,6 +42,7 @@ from workers.chores import Chores
 from workers.jobs import JobRunner, OpenTools
 from workers.queues import BACKGROUND, BATCH, MAINTENANCE, QUEUES, REALTIME_FALLBACK
 from workers.scaling import Scales
+from workers.schedule import chores_of
 from workers.tools import Tools
 from workers.worker import QueueWorker
 
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings(os.environ)
         clock = ScaledClock.from_environment(os.environ)
+        chores = chores_of(settings.workers_config())
         redis_url = _redis_url(settings)
         client = connect_blocking(redis_url, attempts=_OUTAGE_ATTEMPTS)
     except Invalid as error:
@@ -89,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     jobs = RqJobQueue(probe, QUEUES)
     on_maintenance = {
-        MAINTENANCE: Chores(jobs, clock).queue_due,
+        MAINTENANCE: Chores(jobs, clock, chores).queue_due,
         BATCH: lambda: sweep_batches(jobs, redis_url),
     }.get(options.queue, _nothing)
     _serve(

@@ -9,7 +9,7 @@ import structlog
 from contracts.errors import HeadstartError
 from contracts.ports import Clock, JobQueue
 from workers.queues import MAINTENANCE
-from workers.schedule import CATCH_UP_S, CHORES, Chore, due_run
+from workers.schedule import CATCH_UP_S, Chore, due_run
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +25,7 @@ class Chores:
         Cron lines are read in its time.
     """
 
-    def __init__(self, jobs: JobQueue, clock: Clock, chores: Sequence[Chore] = CHORES) -> None:
+    def __init__(self, jobs: JobQueue, clock: Clock, chores: Sequence[Chore]) -> None:
         self._jobs = jobs
         self._clock = clock
         self._chores = chores

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
+from contracts.config import WorkersConfig
 from contracts.errors import Invalid
 
 
@@ -29,13 +30,16 @@ class DueRun:
     due_at_s: float
 
 
-CHORES: tuple[Chore, ...] = (
-    # At night, and off the full hour, where everybody else's cron jobs are.
-    Chore(kind="retention", cron="17 3 * * *"),
-)
-
 CATCH_UP_S = 6 * 3600.0
 """What fell due while no worker ran is still done this long after."""
+
+
+def chores_of(config: WorkersConfig) -> tuple[Chore, ...]:
+    """What is to be done again and again. Raises Invalid for a line or a zone that is none."""
+    chores = (Chore(kind="retention", cron=config.retention_cron, zone=config.time_zone),)
+    for chore in chores:
+        due_run(chore, after_s=0.0, until_s=1.0)
+    return chores
 
 
 def due_run(chore: Chore, *, after_s: float, until_s: float) -> DueRun | None:

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.config import WorkersConfig
 from contracts.errors import Invalid, Transient
 from simulator.clock import VirtualClock
 from simulator.memory_jobs import MemoryJobQueue
 from workers.chores import Chores
 from workers.queues import QUEUES
-from workers.schedule import CHORES, Chore, due_run
+from workers.schedule import Chore, chores_of, due_run
 
 HOUR_S = 3600.0
 NIGHTLY = Chore(kind="retention", cron="17 3 * * *")
@@ -59,7 +60,7 @@ def test_a_bad_line_is_named(chore):
 
 
 def test_the_shipped_lines_can_be_read():
-    for chore in CHORES:
+    for chore in chores_of(WorkersConfig()):
         assert due_run(chore, after_s=0.0, until_s=1.8e9) is not None
 
 
@@ -99,3 +100,12 @@ async def test_a_run_that_could_not_be_queued_is_due_again():
     await clock.advance(60.0)
     chores.queue_due()
     assert jobs.counts()["maintenance"]["queued"] == 1
+
+
+def test_the_schedule_is_configured_and_a_wrong_one_is_told_at_once():
+    (chore,) = chores_of(WorkersConfig(retention_cron="5 4 * * 1", time_zone="Europe/Berlin"))
+    assert chore == Chore(kind="retention", cron="5 4 * * 1", zone="Europe/Berlin")
+    with pytest.raises(Invalid, match="no cron line"):
+        chores_of(WorkersConfig(retention_cron="nightly"))
+    with pytest.raises(Invalid, match="Moon/Base"):
+        chores_of(WorkersConfig(time_zone="Moon/Base"))
