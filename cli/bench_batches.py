@@ -12,7 +12,7 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ PEOPLE = MODELS[:3]
 
 PEOPLE_GAP_S = 20.0
 PEOPLE_SERVICE_S = 2.0
+RUNS = ("people alone", "batch", "plain client")
 _LOOK_REAL_S = 0.2
 _CHAT = "/v1/chat/completions"
 
@@ -79,6 +80,9 @@ def bench_batches(
     at_once: Annotated[int, typer.Option(min=1, max=64, help="Requests of the plain client.")] = 8,
     time_scale: Annotated[float, typer.Option(min=1.0, max=60.0, help="Speed of time.")] = 15.0,
     seed: Annotated[int, typer.Option(min=0, help="What people and lines are drawn from.")] = 1,
+    without_plain: Annotated[
+        bool, typer.Option("--without-plain", help="Leave the plain client out: it takes long.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One object as the last line.")] = False,
 ) -> None:
     """Loads, time and the waits of people, with the Batch API and with a plain client."""
@@ -89,6 +93,7 @@ def bench_batches(
             at_once=at_once,
             time_scale=time_scale,
             seed=seed,
+            runs=RUNS[:-1] if without_plain else RUNS,
         )
     )
     rows = [arm.as_row() for arm in arms]
@@ -99,10 +104,16 @@ def bench_batches(
 
 
 async def _measured(
-    *, lines: int, alone_s: float, at_once: int, time_scale: float, seed: int
+    *,
+    lines: int,
+    alone_s: float,
+    at_once: int,
+    time_scale: float,
+    seed: int,
+    runs: Sequence[str],
 ) -> list[Arm]:
     arms = []
-    for name in ("people alone", "batch", "plain client"):
+    for name in runs:
         sys.stderr.write(f"headstart: {name}\n")
         async with _bench(time_scale) as bench:
             people = asyncio.create_task(bench.people(random.Random(seed)))
