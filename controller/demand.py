@@ -56,6 +56,9 @@ starts at the latest; the rest is for the load."""
 PREEMPT_AFTER_S = 1.0
 """So long work may end by itself before it is cancelled for a realtime request."""
 
+TOLD_AFTER_S = PREEMPT_AFTER_S + 1.0
+"""By then each gateway's beat has told what it has in flight, and what of that may be cancelled."""
+
 RANK = {PriorityClass.REALTIME: 2, PriorityClass.BATCH: 1, PriorityClass.BACKGROUND: 0}
 
 ABSENT = frozenset({Residency.COLD, Residency.FAILED})
@@ -136,8 +139,12 @@ def in_turn(
     def is_over(status: ModelStatus) -> bool:
         rank = RANK[served.get(status.model, PriorityClass.REALTIME)]
         if rank < RANK[demand.priority]:
+            if demand.priority is not PriorityClass.REALTIME:
+                return True
             # What may be cancelled is, in a moment; to ask it to go meanwhile would forbid that.
-            return not _is_cancellable(status) or demand.priority is not PriorityClass.REALTIME
+            # Until gateways have told of it nobody knows.
+            is_told = now_s - demand.since_s >= TOLD_AFTER_S
+            return is_told and not _is_cancellable(status)
         return now_s - demand.due_s >= turn_s and now_s - status.residency_since_s >= turn_s
 
     over = [status for status in _busy(world, models) if is_over(status)]
@@ -160,6 +167,7 @@ def moments_s(
     if config.turn_s is not None:
         moments += [demand.due_s + config.turn_s for demand in waited]
         moments += [status.residency_since_s + config.turn_s for status in hot]
+        moments += [demand.since_s + TOLD_AFTER_S for demand in waited if hot]
     return tuple(moment_s for moment_s in moments if moment_s > world.taken_at_s)
 
 

@@ -11,7 +11,7 @@ from contracts.ids import RequestId
 from contracts.plan import LoadModel, Outcome, PlannerState, UnloadModel
 from contracts.reasons import Reason
 from contracts.world import OpenRequest, Residency, WorldSnapshot
-from controller.demand import demands, is_waited_for, moments_s
+from controller.demand import TOLD_AFTER_S, demands, is_waited_for, moments_s
 from controller.planner import plan
 from tests.worlds import GATEWAY, A, B, C, D, config, model, world
 
@@ -181,10 +181,15 @@ class TestTurns:
         w = scene(
             open_request(A, BATCH, 90.0, sent=True),
             open_request(A, BATCH, 90.0),
-            open_request(B, REALTIME, 99.9),
+            open_request(B, REALTIME, 98.0),
         )
         (unload,) = unloads(decide(w))
         assert (unload.model, unload.preempt) == (A, False)
+
+    def test_until_gateways_have_told_what_may_be_cancelled_nothing_drains_in_vain(self):
+        w = scene(open_request(A, BATCH, 99.9, sent=True), open_request(B, REALTIME, 99.9))
+        assert unloads(decide(w)) == []
+        assert 99.9 + TOLD_AFTER_S in moments_s(w, tuple(w.models.values()), config())
 
     def test_of_two_that_are_busy_only_as_many_go_as_must(self):
         w = scene(
