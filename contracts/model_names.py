@@ -21,12 +21,15 @@ def check_one_model(body: Mapping[str, object]) -> None:
         raise Invalid(f'"{others[0][:40]}" may mean another model than "model": leave it out')
 
 
+def compiled(pattern: str) -> re.Pattern[str]:
+    """``*`` is any text, slashes included, ``?`` one character; all else is itself."""
+    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
+
+
 def may_use(patterns: Iterable[str], model: str) -> bool:
     """Whether a model is among names and patterns (``*`` any text, ``?`` one character).
 
     No patterns at all mean every model.
     """
     patterns = tuple(patterns)
-    return not patterns or any(
-        re.fullmatch(fnmatch.translate(pattern.replace("[", "[[]")), model) for pattern in patterns
-    )
+    return not patterns or any(compiled(pattern).fullmatch(model) for pattern in patterns)

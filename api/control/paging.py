@@ -15,6 +15,21 @@ After = Annotated[
 ]
 
 
+def cut_after(
+    items: Sequence[ItemT], *, limit: int, after: str | None, key: Callable[[ItemT], str]
+) -> tuple[Sequence[ItemT], bool]:
+    """One page of ``items`` in their own order, and whether more follow.
+
+    It begins behind the item whose ``key`` is ``after``; an empty page where there is none.
+    """
+    start = 0
+    if after is not None:
+        start = next(
+            (place for place, item in enumerate(items, 1) if key(item) == after), len(items)
+        )
+    return items[start : start + limit], len(items) > start + limit
+
+
 def cut_page(
     items: Sequence[ItemT], *, limit: int, after: str | None, key: Callable[[ItemT], str]
 ) -> tuple[Sequence[ItemT], bool]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -21,7 +22,7 @@ from api.control.users import User, Users
 from contracts.config import ControlConfig
 from contracts.errors import HeadstartError
 from contracts.ids import ModelId
-from contracts.ports import Clock
+from contracts.ports import Clock, JobQueue
 from contracts.world import WorldSnapshot
 
 T = TypeVar("T")
@@ -73,6 +74,16 @@ class ControlRoom:
                 return await answer
         except TimeoutError:
             raise store_away() from None
+
+    async def ask_jobs(self, question: Callable[[JobQueue], T]) -> T:
+        """The job queue's answer. Raises ApiError where there is no queue, or none in time."""
+        jobs = self.ports.jobs
+        if jobs is None:
+            raise ApiError(
+                503, "not_configured", "no job queue is set up here", code="no_job_queue"
+            )
+        # The port is synchronous; a thread keeps a slow store from holding up everybody else.
+        return await self.ask(asyncio.to_thread(question, jobs))
 
     def stale_reason(self) -> str | None:
         """Why the world that is known may not be so any more."""

@@ -8,7 +8,6 @@ passwords, which is why ``headstart keys hash`` refuses short ones.
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
@@ -21,6 +20,7 @@ from api.gateway.listings import listing_of
 from contracts.config import CallerKey, ClassHeader, GatewayConfig
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
+from contracts.model_names import compiled
 
 MAX_KEY_BYTES = 1024
 """What is longer is no key of ours, and is not hashed."""
@@ -160,9 +160,4 @@ def classes_of(key: CallerKey) -> tuple[PriorityClass, ...]:
 def _allowed(patterns: Iterable[str]) -> _Allowed:
     names = [one for one in patterns if not set(one) & {"*", "?"}]
     wild = [one for one in patterns if set(one) & {"*", "?"}]
-    return _Allowed(frozenset(names), tuple(_compiled(one) for one in wild))
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """``*`` is any text, slashes included, ``?`` one character; all else is itself."""
-    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
+    return _Allowed(frozenset(names), tuple(compiled(one) for one in wild))

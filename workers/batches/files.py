@@ -30,12 +30,20 @@ class Ends:
     bad: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The two files, None for one that would be empty, and how many lines are in each."""
+
+    output_file_id: str | None
+    error_file_id: str | None
+    good: int
+    bad: int
+
+
 def ends_of(records: Iterable[tuple[int, bytes]]) -> Ends:
     """What the results so far say; for a line that is there twice the first counts."""
-    good, bad = set[int](), set[int]()
-    for number, record in records:
-        if number not in good and number not in bad:
-            (good if record.startswith(GOOD) else bad).add(number)
+    # Without what the records say: there may be fifty thousand answers.
+    good, bad = _first_records((number, record[:1]) for number, record in records)
     return Ends(good=frozenset(good), bad=frozenset(bad))
 
 
@@ -47,8 +55,8 @@ def write_files(
     results: ResultLog,
     files: FileStore,
     now_s: float,
-) -> tuple[str | None, str | None]:
-    """Write output and error file, and return their ids; None for one that would be empty.
+) -> Written:
+    """Write output and error file.
 
     Each line of the input is in one of them at most once, in the input's order. Their ids come
     from the batch, so that writing them again after a crash replaces them.
@@ -61,9 +69,11 @@ def write_files(
                 record = unanswered(batch.batch_id, line.number, line.custom_id, code, message)
                 bad[line.number] = record[1:]
     tag = batch.batch_id.removeprefix("batch_")
-    return (
-        _write(f"file-{tag}-output", "output", good, batch, files, now_s),
-        _write(f"file-{tag}-error", "error", bad, batch, files, now_s),
+    return Written(
+        output_file_id=_write(f"file-{tag}-output", "output", good, batch, files, now_s),
+        error_file_id=_write(f"file-{tag}-error", "error", bad, batch, files, now_s),
+        good=len(good),
+        bad=len(bad),
     )
 
 

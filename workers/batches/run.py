@@ -190,22 +190,16 @@ class BatchRun:
         assert tools.files is not None
         assert tools.line_results is not None
         files, results, now_s = tools.files, tools.line_results, self._clock.now_s()
-        output, error = await self._tools.aside(
+        written = await self._tools.aside(
             lambda: write_files(batch, lines, end=end, results=results, files=files, now_s=now_s)
         )
-        done = await self._tools.aside(self._done)
-        unanswered = len(lines) - len(done.good) - len(done.bad)
-        counts = LineCounts(
-            total=len(lines),
-            completed=len(done.good),
-            failed=len(done.bad) + (unanswered if end is BatchStatus.EXPIRED else 0),
-        )
+        counts = LineCounts(total=len(lines), completed=written.good, failed=written.bad)
         ended = await self._change(
             lambda b, at_s: replace(
                 lifecycle.moved(b, end, at_s),
                 counts=counts,
-                output_file_id=output,
-                error_file_id=error,
+                output_file_id=written.output_file_id,
+                error_file_id=written.error_file_id,
                 lines_per_s=None,
             )
         )

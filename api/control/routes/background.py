@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Header, Request, Response
@@ -21,7 +20,7 @@ from api.gateway.keys import class_of
 from contracts.events import PriorityClass
 from contracts.jobs import BACKGROUND_PATHS, CANCELLED, INFERENCE_KIND, JobState, read_request
 from contracts.model_names import may_use
-from contracts.ports import JobQueue, JobResults
+from contracts.ports import JobResults
 
 router = APIRouter(tags=["background"])
 
@@ -58,7 +57,7 @@ async def cancel_job(room: Room, _user: Caller, job_id: str) -> BackgroundJob:
     job = await _find(room, job_id)
     if job.status == "in_progress":
         await room.ask(_results(room).cancel(job_id))
-    elif job.status == "queued" and not await _ask(room, lambda jobs: jobs.drop(job_id)):
+    elif job.status == "queued" and not await room.ask_jobs(lambda jobs: jobs.drop(job_id)):
         # It was begun in between.
         await room.ask(_results(room).cancel(job_id))
     return await _find(room, job_id)
@@ -100,7 +99,7 @@ async def add_job(
         )
     queue = _queue_of(user, x_headstart_class)
     job_id = _PREFIX + secrets.token_hex(16)
-    await _ask(room, lambda jobs: jobs.enqueue(queue, INFERENCE_KIND, payload, job_id))
+    await room.ask_jobs(lambda jobs: jobs.enqueue(queue, INFERENCE_KIND, payload, job_id))
     job = await _find(room, job_id)
     response.headers["Location"] = job.status_url
     return job
@@ -167,7 +166,7 @@ async def _body(request: Request) -> Mapping[str, Any]:
 async def _find(room: ControlRoom, job_id: str) -> BackgroundJob:
     status = None
     if job_id.startswith(_PREFIX) and len(job_id) <= 200:
-        status = await _ask(room, lambda jobs: jobs.status(job_id))
+        status = await room.ask_jobs(lambda jobs: jobs.status(job_id))
     if status is None:
         raise not_found(
             "no job has this id, or it is past its retention", code="job_not_found", param="job_id"
@@ -192,13 +191,6 @@ async def _find(room: ControlRoom, job_id: str) -> BackgroundJob:
 
 def _whole(at_s: object) -> int | None:
     return int(at_s) if isinstance(at_s, int | float) else None
-
-
-async def _ask(room: ControlRoom, question: Callable[[JobQueue], T]) -> T:
-    jobs = room.ports.jobs
-    if jobs is None:
-        raise ApiError(503, "not_configured", "no job queue is set up here", code="no_job_queue")
-    return await room.ask(asyncio.to_thread(question, jobs))
 
 
 def _results(room: ControlRoom) -> JobResults:

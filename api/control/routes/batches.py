@@ -10,7 +10,7 @@ from fastapi import APIRouter
 
 from api.control.batch_views import BatchBody, BatchView, batch_view
 from api.control.errors import ApiError, not_found
-from api.control.paging import After, Limit
+from api.control.paging import After, Limit, cut_after
 from api.control.room import Caller, ControlRoom, Room
 from api.control.routes.files import find_file
 from api.control.schemas import Page
@@ -84,11 +84,9 @@ async def list_batches(
 ) -> Page[BatchView]:
     """The caller's batches, newest first."""
     found = [b for b in await room.ask(store_of(room).list()) if user.sees(b.owner)]
-    if after is not None:
-        place = next((n for n, b in enumerate(found, 1) if b.batch_id == after), len(found))
-        found = found[place:]
-    data = [batch_view(batch) for batch in found[:limit]]
-    return Page(data=data, has_more=len(found) > limit, last_id=data[-1].id if data else None)
+    page, more = cut_after(found, limit=limit, after=after, key=lambda batch: batch.batch_id)
+    data = [batch_view(batch) for batch in page]
+    return Page(data=data, has_more=more, last_id=data[-1].id if data else None)
 
 
 @router.get("/v1/batches/{batch_id}")

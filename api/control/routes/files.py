@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from api.control.batch_views import FileDeleted, FileView, file_view
 from api.control.errors import ApiError, not_found
-from api.control.paging import After, Limit
+from api.control.paging import After, Limit, cut_after
 from api.control.room import Caller, ControlRoom, Room
 from api.control.schemas import Page
 from api.control.users import User
@@ -82,11 +82,9 @@ async def list_files(
     ]
     if order == "desc":
         found.reverse()
-    if after is not None:
-        place = next((n for n, file in enumerate(found, 1) if file.file_id == after), len(found))
-        found = found[place:]
-    data = [file_view(file) for file in found[:limit]]
-    return Page(data=data, has_more=len(found) > limit, last_id=data[-1].id if data else None)
+    page, more = cut_after(found, limit=limit, after=after, key=lambda file: file.file_id)
+    data = [file_view(file) for file in page]
+    return Page(data=data, has_more=more, last_id=data[-1].id if data else None)
 
 
 @router.get("/v1/files/{file_id}")

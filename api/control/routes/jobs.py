@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query
@@ -13,7 +12,6 @@ from api.control.errors import ApiError, not_found
 from api.control.paging import Limit
 from api.control.room import READ, WRITE, ControlRoom, Room
 from contracts.jobs import JOB_ID_MAX, JobState
-from contracts.ports import JobQueue
 
 router = APIRouter(tags=["jobs"])
 
@@ -24,7 +22,7 @@ QueueName = Annotated[str, Query(max_length=100, description="Only this queue.")
 @router.get("/v1/jobs", dependencies=READ)
 async def list_job_queues(room: Room) -> schemas.Page[schemas.JobQueueView]:
     """Jobs of each queue, by state."""
-    counts = await _ask(room, lambda jobs: jobs.counts())
+    counts = await room.ask_jobs(lambda jobs: jobs.counts())
     data = [schemas.JobQueueView(id=name, counts=dict(counts[name])) for name in sorted(counts)]
     return schemas.Page(data=data, last_id=data[-1].id if data else None)
 
@@ -34,10 +32,10 @@ async def list_failed_jobs(
     room: Room, queue: QueueName | None = None, limit: Limit = 20
 ) -> schemas.Page[schemas.JobView]:
     """Jobs that have failed for good, with the reason; the newest first within each queue."""
-    names = sorted(await _ask(room, lambda jobs: jobs.counts())) if queue is None else [queue]
+    names = sorted(await room.ask_jobs(lambda jobs: jobs.counts())) if queue is None else [queue]
     found: list[Mapping[str, object]] = []
     for name in names:
-        found += await _ask(room, lambda jobs, name=name: jobs.failed(name, limit=limit))  # type: ignore[misc] # mypy cannot infer a lambda's default
+        found += await room.ask_jobs(lambda jobs, name=name: jobs.failed(name, limit=limit))  # type: ignore[misc] # mypy cannot infer a lambda's default
     data = [schemas.JobView(id=str(job["job_id"]), status=dict(job)) for job in found[:limit]]
     return schemas.Page(
         data=data, has_more=len(found) > limit, last_id=data[-1].id if data else None
@@ -47,7 +45,7 @@ async def list_failed_jobs(
 @router.post("/v1/jobs/{job_id}/retry", dependencies=WRITE)
 async def retry_job(room: Room, job_id: str) -> schemas.JobView:
     """Queue a job once more that has failed for good."""
-    if not await _ask(room, lambda jobs: jobs.retry(job_id)):
+    if not await room.ask_jobs(lambda jobs: jobs.retry(job_id)):
         status = await _status(room, job_id)
         raise ApiError(
             409,
@@ -61,7 +59,7 @@ async def retry_job(room: Room, job_id: str) -> schemas.JobView:
 @router.post("/v1/jobs/{job_id}/cancel", dependencies=WRITE)
 async def cancel_job(room: Room, job_id: str) -> schemas.JobView:
     """Take a job out of its queue, or break it off where it runs."""
-    if not await _ask(room, lambda jobs: jobs.drop(job_id)):
+    if not await room.ask_jobs(lambda jobs: jobs.drop(job_id)):
         status = await _status(room, job_id)
         if status["state"] != JobState.STARTED.value or room.ports.results is None:
             raise ApiError(
@@ -86,17 +84,9 @@ async def get_job(room: Room, job_id: str) -> schemas.JobView:
 async def _status(room: ControlRoom, job_id: str) -> Mapping[str, object]:
     status = None
     if 0 < len(job_id) <= JOB_ID_MAX:
-        status = await _ask(room, lambda jobs: jobs.status(job_id))
+        status = await room.ask_jobs(lambda jobs: jobs.status(job_id))
     if status is None:
         raise not_found(
             "no job has this id, or it is past its retention", code="job_not_found", param="job_id"
         )
     return status
-
-
-async def _ask(room: ControlRoom, question: Callable[[JobQueue], T]) -> T:
-    jobs = room.ports.jobs
-    if jobs is None:
-        raise ApiError(503, "not_configured", "no job queue is set up here", code="no_job_queue")
-    # The port is synchronous; a thread keeps a slow store from holding up everybody else.
-    return await room.ask(asyncio.to_thread(question, jobs))
