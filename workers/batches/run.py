@@ -13,10 +13,10 @@ from typing import BinaryIO, NoReturn
 
 import structlog
 
+from contracts import batch_lifecycle as lifecycle
 from contracts.batches import Batch, BatchFault, BatchStatus, LineCounts
 from contracts.errors import Invalid, Transient
 from contracts.events import PriorityClass
-from workers.batches import lifecycle
 from workers.batches.files import Ends, ends_of, write_files
 from workers.batches.leeway import Leeway, leeway
 from workers.batches.lines import BatchLine, Reading, read_lines

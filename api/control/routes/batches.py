@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 from typing import TypeVar
 
 from fastapi import APIRouter
@@ -15,6 +14,7 @@ from api.control.room import Caller, ControlRoom, Room
 from api.control.routes.files import find_file
 from api.control.schemas import Page
 from api.control.users import User
+from contracts.batch_lifecycle import cancelled_by_caller
 from contracts.batches import (
     BATCH_ENDPOINTS,
     ENDED,
@@ -25,6 +25,7 @@ from contracts.batches import (
     FilePurpose,
     check_metadata,
 )
+from contracts.errors import Invalid
 
 router = APIRouter(tags=["batches"])
 
@@ -100,25 +101,18 @@ async def cancel_batch(room: Room, user: Caller, batch_id: str) -> BatchView:
     """End a batch: what is done stays, what runs is broken off."""
     for _ in range(_TRIES):
         batch = await _find(room, user, batch_id)
-        if batch.status is BatchStatus.CANCELLING:
-            return batch_view(batch)
-        if batch.has_ended or batch.status is BatchStatus.FINALIZING:
+        try:
+            wanted = cancelled_by_caller(batch, room.clock.now_s())
+        except Invalid as error:
             raise ApiError(
                 409,
                 "invalid_request_error",
                 f"the batch is {batch.status.value}: there is nothing to cancel",
                 code="batch_not_cancellable",
-            )
-        now_s = room.clock.now_s()
-        changed = await room.ask(
-            store_of(room).replace(
-                replace(
-                    batch,
-                    status=BatchStatus.CANCELLING,
-                    reached_at_s={**batch.reached_at_s, BatchStatus.CANCELLING: now_s},
-                )
-            )
-        )
+            ) from error
+        if wanted == batch:
+            return batch_view(batch)
+        changed = await room.ask(store_of(room).replace(wanted))
         if changed is not None:
             return batch_view(changed)
     raise ApiError(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts import batch_lifecycle as lifecycle
 from contracts.batches import ENDED, Batch, BatchFault, BatchStatus, LineCounts, check_metadata
 from contracts.errors import Invalid
 from contracts.events import PriorityClass
@@ -17,7 +18,6 @@ from contracts.limits import ClassLimits
 from contracts.ports import Exchange
 from contracts.reasons import Reason
 from contracts.world import ModelStatus, QueueStatus, Residency, WorldSnapshot
-from workers.batches import lifecycle
 from workers.batches.leeway import leeway
 from workers.batches.merging import MAX_MERGED_LINES, mergeable, merged, split
 from workers.batches.ordering import next_model
