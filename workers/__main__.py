@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from types import FrameType
 
 import redis
 import structlog
@@ -44,7 +45,7 @@ from workers.queues import BACKGROUND, BATCH, MAINTENANCE, QUEUES, REALTIME_FALL
 from workers.scaling import Scales
 from workers.schedule import chores_of
 from workers.tools import Tools
-from workers.worker import QueueWorker
+from workers.worker import LEAVE_S, QueueWorker, after, leave
 
 _ALL = "all"
 _OUTAGE_ATTEMPTS = 240
@@ -68,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"workers: {error}\n")
         return 2
     configure_logging(f"workers.{options.queue}", json=settings.log_json, level=settings.log_level)
-    stop = _stop_on_signals()
+    # The supervisor gives its children five seconds, and a worker leaves before they are over.
+    stop = _stop_on_signals(leave_s=None if options.queue == _ALL else LEAVE_S)
     if options.parent is not None:
         die_with_parent(signal.SIGTERM, options.parent)
     if options.queue == _ALL:
@@ -182,7 +184,7 @@ def _serve(
             if worker.stopping:
                 log.info("worker_stopped", name=worker.name)
                 return
-        _stop_on_signals(stop)
+        _stop_on_signals(stop, leave_s=LEAVE_S)
         stop.wait(_PAUSE_S)
 
 
@@ -214,10 +216,22 @@ def _warn_of_eviction(probe: redis.Redis) -> None:
             )
 
 
-def _stop_on_signals(stop: threading.Event | None = None) -> threading.Event:
+def _stop_on_signals(
+    stop: threading.Event | None = None, *, leave_s: float | None
+) -> threading.Event:
+    """Set ``stop`` on SIGTERM and SIGINT; whatever is under way then has ``leave_s`` to end.
+
+    A call to Redis may be in the middle of its two minutes of retries, and nothing breaks it off.
+    """
     event = threading.Event() if stop is None else stop
+
+    def told(_signum: int, _frame: FrameType | None) -> None:
+        if leave_s is not None and not event.is_set():
+            after(leave_s, leave)
+        event.set()
+
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: event.set())
+        signal.signal(signum, told)
     on_hang_up_in_thread(event.set)
     return event
 

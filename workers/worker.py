@@ -44,11 +44,12 @@ ENTRY = "workers.jobs.run"
 WORKER_TTL_S = 30
 MONITORING_S = 5
 MAINTENANCE_S = 10
+LEAVE_S = 4.5
+"""After being told to stop, a process that has not ended by itself is gone."""
 _HEARTBEAT_TTL_S = 30
 _DEQUEUE_S = 2
 _LOCK_S = 30
 _CANCEL_S = 3.5
-_LEAVE_S = 4.5
 _POPPED_S = 30
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 """What RQ raises on a record of a job that was not written by it."""
@@ -302,8 +303,8 @@ class QueueWorker(Worker):
         signal.signal(signal.SIGINT, self.request_force_stop)
         signal.signal(signal.SIGTERM, self.request_force_stop)
         self.stopping = self._stop_requested = True
-        _after(_CANCEL_S, lambda: self._signal_job(signal.SIGKILL))
-        _after(_LEAVE_S, self._leave)
+        after(_CANCEL_S, lambda: self._signal_job(signal.SIGKILL))
+        after(LEAVE_S, self._leave)
         if self.horse_pid:
             self._signal_job(signal.SIGTERM)
         elif self.get_state() != WorkerStatus.BUSY:
@@ -328,12 +329,18 @@ class QueueWorker(Worker):
 
     def _leave(self) -> None:
         """Redis is away, so nothing can be said to it; maintenance will find what is left."""
-        log.warning("worker_left", queue=self.queues[0].name)
         self._signal_job(signal.SIGKILL)
-        os._exit(0)
+        leave()
 
 
-def _after(delay_s: float, act: Callable[[], None]) -> None:
+def leave() -> None:
+    """End this process at once, whatever its threads wait for."""
+    log.warning("worker_left", remedy="none: maintenance finds what it had")
+    os._exit(0)
+
+
+def after(delay_s: float, act: Callable[[], None]) -> None:
+    """Call ``act`` in a thread, ``delay_s`` real seconds from now; an end before is not kept."""
     timer = threading.Timer(delay_s, act)
     timer.daemon = True
     timer.start()

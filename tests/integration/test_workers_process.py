@@ -382,10 +382,48 @@ async def test_without_redis_it_waits_says_so_once_and_stops_when_told(
         server.kill()
         await asyncio.sleep(1.0)
         early.send_signal(signal.SIGTERM)
-        await until(lambda: early.poll() is not None, within_s=5.5)
+        await until(lambda: early.poll() is not None)
         assert early.returncode == 0
     finally:
         workers.end()
+
+
+class HalfRedis:
+    """Greets and answers PING, and drops whoever asks for more: it dies as a worker begins."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.dropped = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while header := await reader.readline():
+                words = []
+                for _ in range(int(header[1:])):
+                    size = int((await reader.readline())[1:])
+                    words.append((await reader.readexactly(size + 2))[:size].upper())
+                reply = {b"PING": b"+PONG", b"CLIENT": b"+OK", b"CONFIG": b"*0"}.get(words[0])
+                if reply is None or words[1:] == [b"INFO"]:
+                    self.dropped += 1
+                    break
+                writer.write(reply + b"\r\n")
+        writer.close()
+
+
+async def test_told_to_stop_while_it_cannot_begin_a_worker_leaves_in_time(tmp_path: Path):
+    half = HalfRedis()
+    server = await asyncio.start_server(half.serve, "127.0.0.1", 0)
+    workers = Workers("", tmp_path / "workers.log")
+    workers.redis_url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    try:
+        worker = workers.start("background")
+        await until(lambda: half.dropped >= 2)
+        worker.send_signal(signal.SIGTERM)
+        await until(lambda: worker.poll() is not None, within_s=15.0)
+        assert worker.returncode == 0
+    finally:
+        server.close()
+        await asyncio.to_thread(workers.end)
 
 
 @pytest.mark.case("P114")
