@@ -28,6 +28,7 @@ from predictor.models.decayed_rates import DecayedRates
 from predictor.models.demand import DemandForecaster
 from predictor.models.latency import RecentValues
 from predictor.models.next_use import NextUseForecaster
+from predictor.opinions import ArrivalOpinions, UseOpinions
 from predictor.records import arrival_forecasts, latency_forecasts, next_use_record
 from predictor.windows import Rows
 
@@ -195,6 +196,20 @@ class PredictorEngine:
             return None
         self._touched.pop(model, None)
         return self._forecasts((model,), now_s)[0]
+
+    def arrival_opinions(self, now_s: float) -> ArrivalOpinions | None:
+        """What every method expects, in one pass; None without signals or without models."""
+        if self._demand is None or not self._rows:
+            return None
+        methods, means, quantiles = self._demand.opinions(self._all_rows(), now_s)
+        return ArrivalOpinions(
+            models=tuple(self._rows), methods=methods, means=means, quantiles=quantiles
+        )
+
+    def use_opinions(self, now_s: float) -> UseOpinions:
+        """When every method expects the next request of each model."""
+        methods, hazards = self._next_use.opinions(self._all_rows(), now_s)
+        return UseOpinions(models=tuple(self._rows), methods=methods, hazards=hazards)
 
     def take_dropped(self) -> tuple[ModelId, ...]:
         """Models that it no longer knows, each given once; their forecasts are to be removed."""

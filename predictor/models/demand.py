@@ -28,6 +28,7 @@ from predictor.models.day_profile import DayProfile
 from predictor.models.decayed_rates import SCALES_S, DecayedRates
 from predictor.models.intervals import ResidualQuantiles, to_root
 from predictor.models.river_rate import RiverRate
+from predictor.opinions import MIXTURE
 from predictor.windows import CountWindow, Floats, Rows
 
 BUCKET_S = 10.0
@@ -211,6 +212,32 @@ class DemandForecaster:
             losses=self._scores.mean_loss(rows, RIVER),
             floor_losses=self._scores.mean_loss(rows, FLOOR),
             coverage=self._scores.coverage(rows),
+        )
+
+    def opinions(self, rows: Rows, now_s: float) -> tuple[tuple[str, ...], Floats, Floats]:
+        """Every method beside what is published; see ``ArrivalOpinions``."""
+        published = self.forecast(rows, now_s)
+        _, _, roots = self._roots(rows, _whole(now_s), see=False)
+        quantiles = np.stack(
+            [self._quantiles(rows, roots, horizon) for horizon in range(len(HORIZONS_S))], axis=2
+        )[:, :FLOOR]
+        means = np.stack(
+            [
+                np.stack(
+                    [
+                        residuals.means(rows, roots[:, forecaster, horizon])
+                        for forecaster, residuals in enumerate(by_forecaster)
+                    ],
+                    axis=1,
+                )
+                for horizon, by_forecaster in enumerate(self._residuals)
+            ],
+            axis=2,
+        )
+        return (
+            (MIXTURE, *(METHODS[forecaster] for forecaster in range(FLOOR))),
+            np.concatenate([published.means[:, None], means], axis=1),
+            np.concatenate([published.quantiles[:, None], quantiles], axis=1),
         )
 
     def _settle(self, horizon: int, pending: _Pending) -> None:

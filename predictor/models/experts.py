@@ -37,6 +37,18 @@ NAMED: dict[str, tuple[int, ...]] = {
 }
 """What can be left out: such experts have no opinion, so that the pool gives them no weight."""
 
+ALONE: tuple[tuple[str, int], ...] = (
+    ("hour_slots", HOUR_SLOTS),
+    ("own_gaps_or_hour_slots", EITHER),
+    ("day_slots", DAY_SLOTS),
+    ("following", FOLLOWING),
+    *(
+        (f"rate_{round(scale_s)}_s", FIRST_RATE + scale)
+        for scale, scale_s in enumerate(SCALES_S[:-1].tolist())
+    ),
+)
+"""Those of them that say something by themselves, for who looks at each alone."""
+
 JUST_USED_S = 60.0
 """Within a minute of a request other experts are right than in a long silence."""
 CONTEXTS = 2

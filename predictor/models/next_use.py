@@ -18,8 +18,9 @@ import numpy.typing as npt
 from contracts.forecasts import NEXT_USE_GRID_S, ForecastStatus
 from predictor.evaluation import UseScores
 from predictor.models.decayed_rates import DecayedRates
-from predictor.models.experts import Experts
+from predictor.models.experts import ALONE, Experts
 from predictor.models.pool import HazardPool
+from predictor.opinions import MIXTURE
 from predictor.windows import Floats, Rows
 
 POOLED = "pooled_hazard"
@@ -198,6 +199,22 @@ class NextUseForecaster:
         opinions = self._experts.opinions(rows, self._ages_s(rows, now_s), now_s, GRID_S)
         pooled = self._pool.hazard(opinions.features, opinions.base, opinions.contexts)
         return self._believed(rows, opinions.own, pooled, GRID_S)
+
+    def opinions(self, rows: Rows, now_s: float) -> tuple[tuple[str, ...], Floats]:
+        """Every method beside what is published; see ``UseOpinions``."""
+        said = self._experts.opinions(rows, self._ages_s(rows, now_s), now_s, GRID_S)
+        pooled = self._pool.hazard(said.features, said.base, said.contexts)
+        alone = {name: np.exp(said.features[:, expert] + said.base) for name, expert in ALONE}
+        per_s = -np.log1p(-self._scores.base_rate(rows)) / MINUTE_S
+        by_method = {
+            MIXTURE: self._believed(rows, said.own, pooled, GRID_S),
+            POOLED: pooled,
+            **alone,
+            OWN_GAPS: said.own,
+            BASE_RATE: per_s[:, None] * GRID_S,
+        }
+        hazards = np.maximum.accumulate(np.stack(list(by_method.values()), axis=1), axis=2)
+        return tuple(by_method), hazards
 
     def _believed(self, rows: Rows, own: Floats, pooled: Floats, delays_s: Floats) -> Floats:
         """Own gaps and pool by what each model believes, or its base rate where both lose."""
