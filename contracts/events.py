@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from contracts.ids import ModelId, NodeId, RequestId
+from contracts.readings import ProbeReading
 
 SCHEMA_VERSION = 1
 """Version of every record that goes over Redis. Readers skip and count newer ones."""
@@ -245,6 +246,11 @@ class NodeObserved(Event):
         GPU memory where the node has any, else host memory; None where it does not tell.
     model_limit : int or None
         LocalAI's own ``max_active_backends``; None where there is no limit.
+    used_by_others_bytes : int or None
+        GPU memory that is neither free nor LocalAI's, where a probe can tell; else it is what
+        is used beyond the footprints of our models.
+    reading : ProbeReading or None
+        All that the node's probes told, without processes; the figures above follow from it.
     """
 
     node: NodeId
@@ -253,6 +259,8 @@ class NodeObserved(Event):
     memory_total_bytes: int | None
     memory_used_bytes: int | None
     model_limit: int | None
+    used_by_others_bytes: int | None = None
+    reading: ProbeReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +291,15 @@ class ActionFailed(Event):
     error: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackGiven(Event):
+    """Somebody said how an answer was: ``score`` from 0 (bad) to 1 (good). No words are kept."""
+
+    request_id: RequestId
+    model: ModelId | None
+    score: float
+
+
 RequestEnd = RequestCompleted | RequestFailed | RequestCancelled
 
 AnyEvent = (
@@ -301,4 +318,5 @@ AnyEvent = (
     | NodeLost
     | ActionApplied
     | ActionFailed
+    | FeedbackGiven
 )

@@ -16,6 +16,9 @@ from contracts.forecasts import Forecasts, ModelForecast
 from contracts.ids import ModelId
 from contracts.limits import ClassLimits
 from contracts.plan import Decision
+from contracts.readings import GpuProcess as GpuProcess
+from contracts.readings import GpuReading as GpuReading
+from contracts.readings import ProbeReading as ProbeReading
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Sla, WorldSnapshot
 
@@ -375,21 +378,6 @@ class Trimmable(Protocol):
     async def trim(self, *, max_age_s: float, max_entries: int) -> int:
         """Remove what is older (by the store's own, real time) or too much; how many went."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeReading:
-    """What the host and its GPUs say of themselves. None: not told here."""
-
-    at_s: float
-    gpu_utilization_ratio: float | None = None
-    gpu_memory_used_bytes: int | None = None
-    gpu_memory_total_bytes: int | None = None
-    gpu_temperature_celsius: float | None = None
-    cpu_utilization_ratio: float | None = None
-    load_average_15min: float | None = None
-    host_memory_used_bytes: int | None = None
-    host_memory_total_bytes: int | None = None
 
 
 class Probe(Protocol):

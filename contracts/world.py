@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from contracts.events import LoadCause, PriorityClass
 from contracts.ids import ModelId, NodeId, RequestId
+from contracts.readings import ProbeReading
 
 
 class Residency(StrEnum):
@@ -139,6 +140,8 @@ class NodeStatus:
         Models that it can serve, by name, whether they are at home there or not.
     residents : tuple of ModelId
         Models that its last poll found resident, and what is known since.
+    reading : ProbeReading or None
+        What its probes told at the last poll, card by card.
     """
 
     node: NodeId
@@ -152,6 +155,7 @@ class NodeStatus:
     accelerator: str = ""
     lists: tuple[ModelId, ...] = ()
     residents: tuple[ModelId, ...] = ()
+    reading: ProbeReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +193,19 @@ class PrefetchTally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningTally:
+    """How long the controller took to decide, since its term began, in real seconds.
+
+    ``recent_p95_s`` and ``recent_max_s`` are of the last runs; None before the first.
+    """
+
+    runs: int = 0
+    total_s: float = 0.0
+    recent_p95_s: float | None = None
+    recent_max_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorldSnapshot:
     """Everything that the planner may know. ``generation`` grows with each fold."""
 
@@ -210,6 +227,8 @@ class WorldSnapshot:
     """The last entry of the event log that is folded in: where a restart goes on."""
     preloads: frozenset[ModelId] = frozenset()
     """Models that the configuration wants resident at start, until each was loaded once."""
+    planning: PlanningTally | None = None
+    """None: no controller has told."""
 
     def on_node(self, node: NodeId) -> tuple[ModelStatus, ...]:
         """The models of one node, by name."""

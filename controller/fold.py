@@ -13,6 +13,7 @@ from contracts.events import (
     ActionApplied,
     ActionFailed,
     AnyEvent,
+    FeedbackGiven,
     FirstTokenSent,
     IntentSignal,
     LoadCause,
@@ -85,7 +86,7 @@ def fold(world: WorldSnapshot, event: AnyEvent) -> WorldSnapshot:
             after = _with_node(world, lost)
         case ActionFailed():
             after = _action_failed(world, event)
-        case FirstTokenSent() | IntentSignal() | ActionApplied():
+        case FirstTokenSent() | IntentSignal() | ActionApplied() | FeedbackGiven():
             after = world
         case _:
             assert_never(event)
@@ -275,7 +276,9 @@ def _observed(world: WorldSnapshot, event: NodeObserved) -> WorldSnapshot:
         if status.residency_since_s < event.at_s:
             world = _seen(world, status, event.at_s, resident=status.model in resident)
     ours = sum(status.occupied_bytes for status in world.on_node(event.node))
-    used = event.memory_used_bytes
+    used, others = event.memory_used_bytes, event.used_by_others_bytes
+    if others is None:
+        others = 0 if used is None else max(0, used - ours)
     return _with_node(
         world,
         replace(
@@ -285,8 +288,9 @@ def _observed(world: WorldSnapshot, event: NodeObserved) -> WorldSnapshot:
             residents=tuple(sorted(resident)),
             memory_total_bytes=event.memory_total_bytes,
             memory_used_bytes=used,
-            used_by_others_bytes=0 if used is None else max(0, used - ours),
+            used_by_others_bytes=others,
             model_limit=event.model_limit,
+            reading=event.reading,
         ),
     )
 
