@@ -69,6 +69,10 @@ class GatewayBeat:
     in_flight_away : mapping
         Those of ``in_flight`` that are on another node than the model's home: a drain of the
         home need not wait for them. Zero is left out.
+    capacity : mapping
+        How many may wait for admission at this gateway, by class; empty: it does not tell.
+    oldest_queued_s : mapping
+        How long the one that waits longest has waited, by class; left out where none waits.
     """
 
     gateway: GatewayId
@@ -80,6 +84,8 @@ class GatewayBeat:
     leaving: bool = False
     preemptible: Mapping[ModelId, int] = field(default_factory=dict)
     in_flight_away: Mapping[ModelId, int] = field(default_factory=dict)
+    capacity: Mapping[PriorityClass, int] = field(default_factory=dict)
+    oldest_queued_s: Mapping[PriorityClass, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

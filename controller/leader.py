@@ -51,6 +51,7 @@ from controller.homes import decided, rehomed
 from controller.observer import Catalogue, Observer
 from controller.open_requests import fold_wanted
 from controller.outbox import Outbox
+from controller.plan_times import PlanTimes
 from controller.planner import plan
 from controller.ports import Ports
 from controller.reconciler import Reconciler, Stamp, orphaned
@@ -102,6 +103,7 @@ class Leader:
         self._events = 0
         self._scores = Scoreboard()
         self._referee = Referee()
+        self._times = PlanTimes(ports.clock)
         self._outbox = Outbox(ports.clock)
         self._bulletin = Bulletin(ports.snapshots, self._outbox, config)
         # Gateways wait for what they are told; it never queues behind records.
@@ -219,7 +221,7 @@ class Leader:
             except TimeoutError:
                 pass
             self._wake.clear()
-            next_tick_s = self._plan_once()
+            next_tick_s = self._times.timed(self._plan_once)
 
     def _plan_once(self) -> float:
         self._drop_silent_gateways()
@@ -405,7 +407,7 @@ class Leader:
     async def _publish_world(self) -> None:
         while True:
             await self._clock.sleep(PUBLISH_S)
-            world = replace(self._world, queues=self._roster.queues())
+            world = replace(self._world, queues=self._roster.queues(), planning=self._times.tally())
             judged = self._referee.figures(world, self._forecasts, self._config.planner)
             self._bulletin.post(world, self._forecasts, {**self._scores.figures(), **judged})
 

@@ -75,8 +75,24 @@ class Roster:
             for priority in PriorityClass
         }
         return tuple(
-            QueueStatus(priority=priority, waiting=count) for priority, count in waiting.items()
+            QueueStatus(
+                priority=priority,
+                waiting=count,
+                capacity=self._capacity(priority),
+                oldest_wait_s=self._oldest_wait_s(priority),
+            )
+            for priority, count in waiting.items()
         )
+
+    def _capacity(self, priority: PriorityClass) -> int | None:
+        """Over all gateways; None where one does not tell, or there is none."""
+        told = [beat.capacity.get(priority) for beat in self.beats.values()]
+        known = [one for one in told if one is not None]
+        return sum(known) if known and len(known) == len(told) else None
+
+    def _oldest_wait_s(self, priority: PriorityClass) -> float | None:
+        told = (beat.oldest_queued_s.get(priority) for beat in self.beats.values())
+        return max((one for one in told if one is not None), default=None)
 
     def preemptible(self) -> Mapping[ModelId, int]:
         """Requests in flight that gateways may cancel, by model; zero is left out."""

@@ -120,6 +120,19 @@ class Admission:
         return {priority: self._queued[priority] for priority in PriorityClass}
 
     @property
+    def capacity(self) -> Mapping[PriorityClass, int]:
+        """How many may wait, by class."""
+        return self._config.capacity
+
+    def oldest_s(self, now_s: float) -> Mapping[PriorityClass, float]:
+        """How long the one that waits longest has waited, by class; left out where none does."""
+        came_s: dict[PriorityClass, float] = {}
+        for ticket in self._waits:
+            known_s = came_s.get(ticket.priority, ticket.arrived_at_s)
+            came_s[ticket.priority] = min(known_s, ticket.arrived_at_s)
+        return {priority: max(0.0, now_s - at_s) for priority, at_s in came_s.items()}
+
+    @property
     def waiting(self) -> Mapping[ModelId, int]:
         """Requests that wait, by model; zero is left out."""
         return {model: queue.size for model, queue in self._queues.items()}

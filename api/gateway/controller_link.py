@@ -131,6 +131,8 @@ class ControllerLink:
             leaving=leaving,
             in_flight_away=self._in_flight_away(),
             preemptible=self._room.preemptible,
+            capacity=dict(self._admission.capacity),
+            oldest_queued_s=self._admission.oldest_s(self._clock.monotonic_s()),
         )
         try:
             await self._to_controller.send(beat)

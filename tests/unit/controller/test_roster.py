@@ -61,6 +61,17 @@ def test_queues_are_summed_by_class():
     ]
 
 
+def test_a_queue_holds_what_all_gateways_hold_and_its_oldest_is_the_oldest_of_all():
+    capacity = {PriorityClass.REALTIME: 10}
+    first = beat(capacity=capacity, oldest_queued_s={PriorityClass.REALTIME: 2.5})
+    second = beat("gw2", capacity=capacity, oldest_queued_s={PriorityClass.REALTIME: 0.5})
+    realtime, batch, _ = heard(first, second).queues()
+    assert (realtime.capacity, realtime.oldest_wait_s) == (20, 2.5)
+    assert (batch.capacity, batch.oldest_wait_s) == (None, None)
+    # One that does not tell how many it holds leaves the sum unknown, not smaller.
+    assert heard(first, beat("gw3")).queues()[0].capacity is None
+
+
 class TestDrain:
     def test_without_a_gateway_it_is_clear(self):
         assert Roster().drain("d", A) is DrainVerdict.CLEAR

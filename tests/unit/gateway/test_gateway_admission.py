@@ -257,3 +257,13 @@ def test_an_empty_queue_asks_for_a_second():
     gate.arrive(ticket("r"), ready=False)
     gate.release(A, 10.0)
     assert gate.retry_after_s(REALTIME, 10.5) == 1.0
+
+
+def test_how_long_the_oldest_has_waited_is_told_by_class():
+    gate = admission(a=1)
+    gate.arrive(ticket("runs"), ready=True)
+    assert gate.oldest_s(5.0) == {}
+    for name, priority, at_s in (("one", REALTIME, 2.0), ("two", REALTIME, 1.0), ("b", BATCH, 3.0)):
+        gate.arrive(ticket(name, priority=priority, at_s=at_s), ready=False)
+    assert gate.oldest_s(5.0) == {REALTIME: 4.0, BATCH: 2.0}
+    assert gate.capacity[REALTIME] == 3
