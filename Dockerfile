@@ -3,12 +3,14 @@
 ARG PYTHON_IMAGE=python:3.12-slim
 
 FROM ${PYTHON_IMAGE} AS build
+# What is installed: requirements-s3.lock speaks to object stores as well.
+ARG LOCK=requirements.lock
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
-COPY requirements.lock requirements-dev.lock ./
+COPY requirements*.lock ./
 # An environment of its own: our flat package names never meet the system's.
 RUN python3 -m venv /opt/headstart \
- && /opt/headstart/bin/pip install --require-hashes -r requirements.lock
+ && /opt/headstart/bin/pip install --require-hashes -r ${LOCK}
 # What builds the wheel is pinned by the lock as well, and stays out of the image.
 RUN python3 -m venv /opt/build \
  && awk '/^(setuptools|wheel|packaging)==/ {keep = 1} keep {print} !/\\$/ {keep = 0}' \

@@ -206,6 +206,7 @@ def workers_config(document: Document) -> WorkersConfig:
             None if workers.webhook_secret is None else workers.webhook_secret.get_secret_value()
         ),
         webhooks_to_private=workers.webhooks_to_private,
+        files_url=workers.files_url,
         files_max_bytes=int(workers.files_max_gb * 1024**3),
     )
 

@@ -212,6 +212,12 @@ class Workers(Section):
         "Let webhooks lead to addresses that are not public, such as this machine's.",
         default=False,
     )
+    files_url: Text | None = setting(
+        "Object store for files of batches, such as `s3://bucket/headstart`; needs the extra "
+        "`s3`. None: a folder of `data_dir`.",
+        default=None,
+        allowed='an address such as "s3://bucket/folder"',
+    )
     files_max_gb: Number = setting(
         "Files of batches together, in GiB; beyond it none is taken.",
         default=10.0,

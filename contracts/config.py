@@ -346,6 +346,8 @@ class WorkersConfig:
         When logs, files and batches are tidied up: a cron line, in the time of this zone.
     max_processes : int
         Processes of one queue at most, where one machine runs all of them.
+    files_url : str or None
+        Object store for the files of batches, such as ``s3://bucket/headstart``; None: on disk.
     files_max_bytes : int
         Files of batches together; beyond it none is taken.
     """
@@ -356,6 +358,7 @@ class WorkersConfig:
     retention_cron: str = "17 3 * * *"
     time_zone: str = "UTC"
     max_processes: int = 4
+    files_url: str | None = None
     files_max_bytes: int = 10 * 1024**3
 
 

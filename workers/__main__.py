@@ -17,7 +17,8 @@ import redis
 import structlog
 
 from adapters.clock import ScaledClock
-from adapters.file_store import FILES_FOLDER, RESULTS_FOLDER, DiskFileStore, DiskResultLog
+from adapters.file_store import RESULTS_FOLDER, DiskResultLog
+from adapters.file_stores import open_file_store
 from adapters.gateway_client import HttpGateway
 from adapters.log_setup import configure_logging
 from adapters.process_signals import on_hang_up_in_thread
@@ -138,9 +139,7 @@ def tools_opener(
                 notifier=HttpNotifier(allow_private=config.webhooks_to_private),
                 webhook_secret=config.webhook_secret,
                 batches=RedisBatchStore(client),
-                files=DiskFileStore(
-                    settings.data_dir / FILES_FOLDER, max_bytes=config.files_max_bytes
-                ),
+                files=open_file_store(config, settings.data_dir),
                 line_results=DiskResultLog(settings.data_dir / RESULTS_FOLDER),
             )
         finally:

@@ -11,7 +11,7 @@ import structlog
 
 from adapters.clock import ScaledClock
 from adapters.config_files import ConfigReload
-from adapters.file_store import FILES_FOLDER, DiskFileStore
+from adapters.file_stores import open_file_store
 from adapters.log_setup import configure_logging
 from adapters.process_signals import on_hang_up
 from adapters.redis_batches import RedisBatchStore
@@ -46,6 +46,7 @@ APPLIED = (
 
 ON_RESTART = (
     ("control",),
+    ("workers", "files_url"),
     ("workers", "files_max_gb"),
     ("workers", "webhooks_to_private"),
     ("redis",),
@@ -72,10 +73,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
             jobs=RqJobQueue(blocking, QUEUES),
             results=RedisJobResults(client, ttl_s=QUEUES[BACKGROUND].result_ttl_s),
             check_webhook=partial(check_webhook, allow_private=workers.webhooks_to_private),
-            files=DiskFileStore(
-                settings.data_dir / FILES_FOLDER,
-                max_bytes=workers.files_max_bytes,
-            ),
+            files=open_file_store(workers, settings.data_dir),
             batches=RedisBatchStore(client),
         ),
         clock,

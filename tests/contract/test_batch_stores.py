@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
+import fsspec
 import pytest
 
 from adapters.file_store import DiskFileStore, DiskResultLog
+from adapters.file_stores import open_file_store
 from adapters.redis_batches import RedisBatchStore
 from adapters.redis_stores import RedisSnapshotStore
 from contracts.batches import (
@@ -24,6 +28,7 @@ from contracts.batches import (
     ResultLog,
     StoredFile,
 )
+from contracts.config import WorkersConfig
 from contracts.errors import Invalid, Transient
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
@@ -65,11 +70,17 @@ def _batch(batch_id: str = "batch_1", created_at_s: float = 1.0) -> Batch:
     )
 
 
-@pytest.fixture(params=["memory", "disk"])
+@pytest.fixture(params=["memory", "disk", "objects"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> FileStore:
     if request.param == "memory":
         return MemoryFileStore()
-    return DiskFileStore(tmp_path / "files", max_bytes=MAX_BYTES)
+    if request.param == "disk":
+        return DiskFileStore(tmp_path / "files", max_bytes=MAX_BYTES)
+    return objects_at(f"memory://{tmp_path}")
+
+
+def objects_at(url: str) -> FileStore:
+    return open_file_store(WorkersConfig(files_url=url, files_max_bytes=MAX_BYTES), Path("unused"))
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -181,6 +192,68 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(Invalid, match="cannot be used"):
         DiskFileStore(tmp_path / "file", max_bytes=1)
+
+
+# Files in an object store
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> FileStore:
+    return objects_at(f"memory://{tmp_path}")
+
+
+def names_in(tmp_path: Path) -> set[str]:
+    return {Path(name).name for name in fsspec.filesystem("memory").find(str(tmp_path))}
+
+
+def test_a_broken_upload_leaves_no_object(objects: FileStore, tmp_path: Path):
+    with pytest.raises(Transient, match="the caller left"):
+        objects.add(_file(), _Breaking())
+    assert names_in(tmp_path) == set()
+
+
+def test_an_object_store_takes_no_more_than_its_bound_in_all(objects: FileStore):
+    objects.add(_file("file-1"), io.BytesIO(b"x" * 600))
+    with pytest.raises(Transient, match="no room"):
+        objects.add(_file("file-2"), io.BytesIO(b"x" * 500))
+    assert objects.get("file-2") is None
+    objects.add(_file("file-2"), io.BytesIO(b"x" * 400))
+
+
+def test_a_record_in_an_object_store_that_cannot_be_read_hides_no_other(
+    objects: FileStore, tmp_path: Path
+):
+    objects.add(_file(), io.BytesIO(b"x"))
+    fsspec.filesystem("memory").pipe_file(f"{tmp_path}/file-2.json", b"{")
+    assert [file.file_id for file in objects.list()] == ["file-1"]
+
+
+def test_what_a_killed_process_left_in_an_object_store_goes_a_day_later(
+    objects: FileStore, tmp_path: Path
+):
+    store = fsspec.filesystem("memory")
+    for name, age_h in (("old", 25), ("new", 23)):
+        store.pipe_file(f"{tmp_path}/file-{name}.data", b"x")
+        store.store[f"{tmp_path}/file-{name}.data"].modified -= timedelta(hours=age_h)
+    objects.add(_file(), io.BytesIO(b"x"))
+    assert names_in(tmp_path) == {"file-1.json", "file-1.data", "file-new.data"}
+
+
+def test_a_store_that_does_not_answer_is_told_and_may_answer_later(
+    objects: FileStore, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*_: object, **__: object) -> bytes:
+        raise RuntimeError("no route to the store")
+
+    monkeypatch.setattr(fsspec.filesystem("memory"), "cat_file", broken)
+    with pytest.raises(Transient, match="cannot read a file: no route to the store"):
+        objects.get("file-1")
+
+
+@pytest.mark.parametrize("url", ["nowhere://bucket/x", "s3//bucket"])
+def test_an_address_that_leads_nowhere_is_told_at_the_start(url: str):
+    with pytest.raises(Invalid, match=re.escape(url)):
+        objects_at(url)
 
 
 # Results
