@@ -204,6 +204,7 @@ def test_the_image_holds_every_package_and_nothing_else():
         "README.md",
         "LICENSE",
         "requirements.lock",
+        "requirements-s3.lock",
         "requirements-dev.lock",
     }
 
