@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from contracts.events import PriorityClass
+from contracts.groups import Groups
 from contracts.ids import ModelId, NodeId
+from contracts.variants import Fallback, Ladder, LadderOptions
+from contracts.modalities import Modality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,69 @@ def _who(node: NodeConfig) -> tuple[NodeId, str, bool]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpSchedule:
+    """A time at which models shall be resident, again and again.
+
+    Attributes
+    ----------
+    cron, zone : str
+        When it begins: a cron line of five fields, in the time of this zone.
+    models : tuple of str
+        Names and patterns of the models.
+    keep_s : float or None
+        How long it lasts; None: until ``until``.
+    until : str or None
+        The time of day in the zone at which it ends, such as "18:00".
+    yields : bool
+        The GPU is for others meanwhile: nothing but ``models`` is loaded ahead.
+    """
+
+    cron: str
+    zone: str = "UTC"
+    models: tuple[str, ...] = ()
+    keep_s: float | None = None
+    until: str | None = None
+    yields: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmConfig:
+    """Keeping the weights of models that are not resident in the host's page cache.
+
+    Attributes
+    ----------
+    strategy : str
+        Which ones: ``adaptive`` (likeliest to be loaded), ``lru``, ``lfu`` or ``fifo``.
+    budget_bytes : int or None
+        What they may take together; None: half of the host's memory.
+    keep_free_bytes : int
+        Host memory that stays free whatever is warmed.
+    read_bytes_per_s : float
+        How fast files are read ahead.
+    horizon_s : float
+        A model is worth warming by the probability of a load within this time.
+    """
+
+    strategy: str = "adaptive"
+    budget_bytes: int | None = None
+    keep_free_bytes: int = 1024**3
+    read_bytes_per_s: float = 500e6
+    horizon_s: float = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
-    """What the configuration declares about a model; None: not declared."""
+    """What the configuration declares about a model; None: not declared.
+
+    Attributes
+    ----------
+    modality : Modality or None
+        What it is asked for, by LocalAI's model file.
+    weights : tuple of str
+        Its files below LocalAI's models folder; what lies elsewhere is left out.
+    threads, gpu_layers : int or None
+        As LocalAI's model file has them; no GPU layers (0) is a model on the CPU.
+    """
 
     model: ModelId
     footprint_bytes: int | None = None
@@ -42,6 +106,12 @@ class ModelProfile:
     preferred_backend: str | None = None
     pinned: bool = False
     slots: int | None = None
+    on_host: bool = False
+    """It runs on CPUs: it takes host memory, and none of a GPU's."""
+    modality: Modality | None = None
+    weights: tuple[str, ...] = ()
+    threads: int | None = None
+    gpu_layers: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +161,12 @@ class PlannerConfig:
         to go while it is busy.
     turn_drain_s : float
         How long it may take for its last request to end; else it stays for another turn.
+    groups : mapping
+        Groups by kind of work, by name; empty: models are not grouped.
+    warm : WarmConfig or None
+        Keeping weights in the page cache; None: nothing is kept.
+    schedules : tuple of WarmUpSchedule
+        When which models shall be resident.
     """
 
     policy: str = "headstart"
@@ -111,6 +187,9 @@ class PlannerConfig:
     tick_s: float = 1.0
     turn_s: float | None = 15.0
     turn_drain_s: float = 60.0
+    groups: Groups = field(default_factory=dict)
+    warm: WarmConfig | None = None
+    schedules: tuple[WarmUpSchedule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +336,8 @@ class CallerKey:
     models: tuple[str, ...] = ()
     weight: float = 1.0
     goes_on: bool = False
+    fallback: Fallback | None = None
+    """Whether its requests may be answered from a lower rung; None: as the model says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +378,8 @@ class GatewayConfig:
     balancing: BalancingConfig = field(default_factory=BalancingConfig)
     timeouts: Mapping[ModelId, TimeoutConfig] = field(default_factory=dict)
     """Limits that are set for a model; the ``*_timeout_s`` above hold for all others."""
+    groups: Groups = field(default_factory=dict)
+    """Groups by kind of work, by name."""
 
     @property
     def asks_for_keys(self) -> bool:
@@ -328,6 +411,12 @@ class ControllerConfig:
     drain_timeout_s: float = 5.0
     batch_slots: int = 8
     """Lines of batches that may run at once when no realtime request does."""
+    ladders: Mapping[ModelId, Ladder] = field(default_factory=dict)
+    """What may stand in for each model that says so."""
+    ladder_options: LadderOptions = LadderOptions()
+    """Rungs of all others."""
+    preload: bool | tuple[ModelId, ...] = True
+    """What LocalAI's model files mark with ``preload``: all of it, nothing, or these alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

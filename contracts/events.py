@@ -52,6 +52,8 @@ class LoadCause(StrEnum):
     """A gateway loaded it alone because no controller answered."""
     EXTERNAL = "external"
     """LocalAI did it behind our back."""
+    SCHEDULE = "schedule"
+    """A warm-up schedule wants it."""
 
 
 class UnloadCause(StrEnum):
@@ -113,13 +115,17 @@ class RequestReceived(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestDispatched(Event):
-    """The request was sent to a node. ``cold``: its model was not resident on arrival."""
+    """The request was sent to a node. ``cold``: its model was not resident on arrival.
+
+    ``served_by``: the lower rung that it went to instead of its model; None: to its model.
+    """
 
     request_id: RequestId
     model: ModelId | None
     node: NodeId
     queue_wait_s: float
     cold: bool
+    served_by: ModelId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +142,8 @@ class RequestCompleted(Event):
     """The whole answer was relayed. ``service_s`` is the part spent upstream.
 
     ``tokens_counted``: the answer told no usage, and ``output_tokens`` are the pieces of
-    content that were counted in its stream.
+    content that were counted in its stream. ``served_by``: as in ``RequestDispatched``; then
+    ``service_s`` says nothing of the model itself.
     """
 
     request_id: RequestId
@@ -147,6 +154,7 @@ class RequestCompleted(Event):
     input_tokens: int | None
     output_tokens: int | None
     tokens_counted: bool = False
+    served_by: ModelId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,12 +81,13 @@ class PinModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmFile:
-    """The model's weights are in the host's page cache."""
+    """The model's weights are in the host's page cache; those of ``instead_of`` need not be."""
 
     action_id: str
     model: ModelId
     node: NodeId
     reason: Reason
+    instead_of: tuple[ModelId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

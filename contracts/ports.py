@@ -6,7 +6,7 @@ suite (``tests/contract``) runs against it and against the real one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -20,7 +20,7 @@ from contracts.readings import GpuProcess as GpuProcess
 from contracts.readings import GpuReading as GpuReading
 from contracts.readings import ProbeReading as ProbeReading
 from contracts.routing import RoutingTable
-from contracts.world import Mode, Sla, WorldSnapshot
+from contracts.world import HostMemory, Mode, Sla, WorldSnapshot
 
 T = TypeVar("T")
 MessageT = TypeVar("MessageT")
@@ -377,6 +377,42 @@ class Trimmable(Protocol):
 
     async def trim(self, *, max_age_s: float, max_entries: int) -> int:
         """Remove what is older (by the store's own, real time) or too much; how many went."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileWarmth:
+    """Some files together; ``cached_bytes`` is None where we may not see what is cached."""
+
+    size_bytes: int
+    cached_bytes: int | None
+
+
+class WeightCache(Protocol):
+    """LocalAI's models folder on the machine that runs a node, and that machine's page cache.
+
+    Files are named below the folder. One that is not there, or leads out of it, counts as none.
+    """
+
+    async def look(self, files: tuple[str, ...]) -> FileWarmth | None:
+        """How large they are and what of them is cached; None: none of them is there."""
+        ...
+
+    async def warm(
+        self, files: tuple[str, ...], *, bytes_per_s: float, go_on: Callable[[], bool]
+    ) -> int:
+        """Read them ahead, at most that fast (in real seconds), while ``go_on`` says so.
+
+        Returns the bytes that were read. Raises Transient when a file cannot be read.
+        """
+        ...
+
+    async def drop(self, files: tuple[str, ...]) -> None:
+        """They need not be cached any more."""
+        ...
+
+    async def host(self) -> HostMemory | None:
+        """Memory of the machine; None: not told."""
         ...
 
 

@@ -13,6 +13,8 @@ class Reason(StrEnum):
     FORECAST = "forecast"
     OPERATOR = "operator"
     PRELOAD = "preload"
+    SCHEDULE = "schedule"
+    WARM = "warm"
     # Evictions
     LEAST_EXPECTED_LOSS = "least_expected_loss"
     LEAST_RECENTLY_USED = "least_recently_used"
@@ -37,6 +39,7 @@ class Reason(StrEnum):
     OBSERVE_ONLY = "observe_only"
     SHUTTING_DOWN = "shutting_down"
     MAY_WAIT = "may_wait"
+    GROUP_LIMIT = "group_limit"
     # Refusals
     NEVER_FITS = "never_fits"
     UNKNOWN_MODEL = "unknown_model"
@@ -53,6 +56,11 @@ class Reason(StrEnum):
     QUEUE_TIMEOUT = "queue_timeout"
     MODEL_LOADING = "model_loading"
     UPSTREAM_ERROR = "upstream_error"
+    # Answered from a lower rung
+    CPU_FALLBACK = "cpu_fallback"
+    SMALLER_VARIANT = "smaller_variant"
+    FEWER_GPU_LAYERS = "fewer_gpu_layers"
+    OUT_OF_MEMORY = "out_of_memory"
     # Background jobs
     CLASS_SLOTS_FULL = "class_slots_full"
     HIGHER_CLASS_WAITS = "higher_class_waits"
@@ -65,6 +73,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.FORECAST: "a request is expected soon enough to be worth the load",
     Reason.OPERATOR: "somebody asked for it",
     Reason.PRELOAD: "the configuration asks for it at start",
+    Reason.SCHEDULE: "a warm-up schedule wants it resident now",
+    Reason.WARM: "its weights are read ahead, since it is likely to be loaded",
     Reason.LEAST_EXPECTED_LOSS: "of all idle models its absence is expected to cost least per byte",
     Reason.LEAST_RECENTLY_USED: "it was used longest ago (no usable forecast, or policy lru)",
     Reason.IDLE_TIMEOUT: "nobody used it for the idle time",
@@ -87,6 +97,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.OBSERVE_ONLY: "the mode is observe: decided, not ordered",
     Reason.SHUTTING_DOWN: "the service is stopping",
     Reason.MAY_WAIT: "only batch or background work waits for it, and what would go was just used",
+    Reason.GROUP_LIMIT: "its group holds as much as it may, and nothing of it can go",
     Reason.NEVER_FITS: "it is larger than the whole memory budget",
     Reason.UNKNOWN_MODEL: "LocalAI does not list this model",
     Reason.NODE_LOST: "the node does not answer",
@@ -100,6 +111,10 @@ _SENTENCES: dict[Reason, str] = {
     Reason.QUEUE_TIMEOUT: "it waited longer than the queue allows",
     Reason.MODEL_LOADING: "the model was still loading when the wait budget ended",
     Reason.UPSTREAM_ERROR: "LocalAI refused the connection or broke it",
+    Reason.CPU_FALLBACK: "a CPU answers sooner than the model could be had on its GPU",
+    Reason.SMALLER_VARIANT: "a smaller variant answers sooner than the model could be had",
+    Reason.FEWER_GPU_LAYERS: "the model with fewer layers on the GPU answers sooner than whole",
+    Reason.OUT_OF_MEMORY: "its last load ran out of memory, so that a lower rung is used for a while",
     Reason.CLASS_SLOTS_FULL: "as many requests of its class run as may now",
     Reason.HIGHER_CLASS_WAITS: "requests of a higher class wait",
     Reason.NOT_RESIDENT: "its model is not resident, and background work may load none now",

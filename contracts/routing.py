@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from contracts.events import PriorityClass
 from contracts.ids import ModelId, NodeId
+from contracts.reasons import Reason
+from contracts.variants import Ladder
 from contracts.world import Mode, Residency
 
 
@@ -24,9 +26,16 @@ class ModelRoute:
         What LocalAI said when the last load failed; empty where it did not, or said nothing.
     slots : int or None
         Requests that LocalAI serves at once, as its own configuration says; None: not told.
+    group : str
+        Its group by kind of work; empty: none.
+    cores : float or None
+        Cores that one request of it takes; None: it does not run on CPUs, as far as is known.
     places : mapping
         Every node that knows the model, and its residency there. ``node`` is the model's home:
         the one that loads are ordered on. Empty: only the home is known.
+    held : Reason or None
+        Why the controller does not load it although somebody would have it; None: nothing
+        holds it, or nobody would.
     """
 
     model: ModelId
@@ -41,6 +50,9 @@ class ModelRoute:
     failure: str = ""
     slots: int | None = None
     places: Mapping[NodeId, Residency] = field(default_factory=dict)
+    held: Reason | None = None
+    group: str = ""
+    cores: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +94,5 @@ class RoutingTable:
     aliases: Mapping[str, ModelId] = field(default_factory=dict)
     classes: Mapping[ModelId, PriorityClass] = field(default_factory=dict)
     preempting: frozenset[ModelId] = frozenset()
+    ladders: Mapping[ModelId, Ladder] = field(default_factory=dict)
+    """What may stand in for a model, with the rungs that LocalAI lists alone."""

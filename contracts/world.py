@@ -63,6 +63,62 @@ class Sla:
     weight: float = 1.0
 
 
+class Tier(StrEnum):
+    """From where a model would be loaded."""
+
+    HOT = "hot"
+    """It is resident."""
+    WARM = "warm"
+    """Its weights are in the page cache."""
+    COLD = "cold"
+    UNKNOWN = "unknown"
+    """Nobody can see where its weights are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmth:
+    """Where the weights of one model are, on the host of its node.
+
+    Attributes
+    ----------
+    weights_bytes : int
+        Its files together.
+    cached_bytes : int or None
+        What of them is in the page cache; None: we may not see it.
+    is_warming : bool
+        They are being read ahead.
+    """
+
+    model: ModelId
+    weights_bytes: int
+    cached_bytes: int | None = None
+    seen_at_s: float = 0.0
+    is_warming: bool = False
+
+    @property
+    def cached_ratio(self) -> float | None:
+        """Share of the files in the page cache; None: not seen, or there is nothing to see."""
+        if self.cached_bytes is None or not self.weights_bytes:
+            return None
+        return min(1.0, self.cached_bytes / self.weights_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMemory:
+    """Memory of the machine whose page cache holds a node's weights."""
+
+    total_bytes: int
+    available_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledUse:
+    """When a schedule wants a model resident: the window that runs, or the next one."""
+
+    starts_at_s: float
+    ends_at_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStatus:
     """One model on its node.
@@ -93,6 +149,10 @@ class ModelStatus:
         Those in flight that gateways may cancel for a realtime request.
     kept_out : bool
         An operator unloaded it: it is not prefetched until somebody asks for it again.
+    on_host : bool
+        It runs on CPUs: its footprint is host memory, and it takes none of a GPU's.
+    group : str
+        Its group by kind of work; empty: none.
     """
 
     model: ModelId
@@ -115,6 +175,8 @@ class ModelStatus:
     spared_until_s: float | None = None
     kept_out: bool = False
     preemptible: int = 0
+    on_host: bool = False
+    group: str = ""
 
     @property
     def occupied_bytes(self) -> int:
@@ -227,6 +289,17 @@ class WorldSnapshot:
     """The last entry of the event log that is folded in: where a restart goes on."""
     preloads: frozenset[ModelId] = frozenset()
     """Models that the configuration wants resident at start, until each was loaded once."""
+    wishes: Mapping[ModelId, float] = field(default_factory=dict)
+    """Models that a request could do with although it does not wait for them, and until when:
+    the lower rungs that would answer it sooner, and the model that one of them answered for."""
+    scheduled: Mapping[ModelId, ScheduledUse] = field(default_factory=dict)
+    """When schedules want which models resident."""
+    warmth: Mapping[ModelId, Warmth] = field(default_factory=dict)
+    """Where the weights of models are, whose files can be found."""
+    hosts: Mapping[NodeId, HostMemory] = field(default_factory=dict)
+    """Memory of the machines whose files can be found."""
+    quiet_until_s: float | None = None
+    """A schedule keeps the GPU for others until then; None: none does."""
     planning: PlanningTally | None = None
     """None: no controller has told."""
 
