@@ -9,8 +9,8 @@ from enum import StrEnum
 from contracts.events import PriorityClass
 from contracts.groups import Groups
 from contracts.ids import ModelId, NodeId
-from contracts.variants import Fallback, Ladder, LadderOptions
 from contracts.modalities import Modality
+from contracts.variants import Fallback, Ladder, LadderOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,7 +413,7 @@ class ControllerConfig:
     """Lines of batches that may run at once when no realtime request does."""
     ladders: Mapping[ModelId, Ladder] = field(default_factory=dict)
     """What may stand in for each model that says so."""
-    ladder_options: LadderOptions = LadderOptions()
+    ladder_options: LadderOptions = field(default_factory=LadderOptions)
     """Rungs of all others."""
     preload: bool | tuple[ModelId, ...] = True
     """What LocalAI's model files mark with ``preload``: all of it, nothing, or these alone."""

@@ -22,6 +22,8 @@ class LoadWanted:
     """A gateway holds a request for a model that is not resident.
 
     The controller answers within a second; without an answer the gateway loads it alone.
+    ``instead_of``: the request is for this model, and ``model`` is a lower rung that would
+    answer it sooner.
     """
 
     gateway: GatewayId
@@ -30,6 +32,7 @@ class LoadWanted:
     at_s: float
     deadline_s: float
     priority: PriorityClass = PriorityClass.REALTIME
+    instead_of: ModelId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

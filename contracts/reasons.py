@@ -114,7 +114,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.CPU_FALLBACK: "a CPU answers sooner than the model could be had on its GPU",
     Reason.SMALLER_VARIANT: "a smaller variant answers sooner than the model could be had",
     Reason.FEWER_GPU_LAYERS: "the model with fewer layers on the GPU answers sooner than whole",
-    Reason.OUT_OF_MEMORY: "its last load ran out of memory, so that a lower rung is used for a while",
+    Reason.OUT_OF_MEMORY: "its last load ran out of memory, and it is left alone for a while",
     Reason.CLASS_SLOTS_FULL: "as many requests of its class run as may now",
     Reason.HIGHER_CLASS_WAITS: "requests of a higher class wait",
     Reason.NOT_RESIDENT: "its model is not resident, and background work may load none now",
