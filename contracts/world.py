@@ -151,8 +151,6 @@ class ModelStatus:
         An operator unloaded it: it is not prefetched until somebody asks for it again.
     on_host : bool
         It runs on CPUs: its footprint is host memory, and it takes none of a GPU's.
-    on_host : bool
-        It runs on CPUs: its footprint is host memory, and it takes none of a GPU's.
     group : str
         Its group by kind of work; empty: none.
     """
@@ -177,7 +175,6 @@ class ModelStatus:
     spared_until_s: float | None = None
     kept_out: bool = False
     preemptible: int = 0
-    on_host: bool = False
     on_host: bool = False
     group: str = ""
 
@@ -292,9 +289,6 @@ class WorldSnapshot:
     """The last entry of the event log that is folded in: where a restart goes on."""
     preloads: frozenset[ModelId] = frozenset()
     """Models that the configuration wants resident at start, until each was loaded once."""
-    wishes: Mapping[ModelId, float] = field(default_factory=dict)
-    """Models that a request could do with although it does not wait for them, and until when:
-    the lower rungs that would answer it sooner, and the model that one of them answered for."""
     wishes: Mapping[ModelId, float] = field(default_factory=dict)
     """Models that a request could do with although it does not wait for them, and until when:
     the lower rungs that would answer it sooner, and the model that one of them answered for."""
