@@ -80,7 +80,7 @@ class WarmConfig:
     strategy: str = "adaptive"
     budget_bytes: int | None = None
     keep_free_bytes: int = 1024**3
-    read_bytes_per_s: float = 500e6
+    read_bytes_per_s: float = 500.0 * 1024**2
     horizon_s: float = 900.0
 
 
@@ -96,6 +96,11 @@ class ModelProfile:
         Its files below LocalAI's models folder; what lies elsewhere is left out.
     threads, gpu_layers : int or None
         As LocalAI's model file has them; no GPU layers (0) is a model on the CPU.
+    weights_bytes : int or None
+        The size of its files, where they can be looked at.
+    revision : str
+        What of its file decides how much memory it takes and how long it loads, as a short
+        digest: with another one measurements begin anew. Empty: the file is not known.
     """
 
     model: ModelId
@@ -112,6 +117,8 @@ class ModelProfile:
     weights: tuple[str, ...] = ()
     threads: int | None = None
     gpu_layers: int | None = None
+    weights_bytes: int | None = None
+    revision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +160,8 @@ class PlannerConfig:
         Share of the budget that orders leave free.
     budget_bytes : int or None
         Upper bound on the memory our orders fill on each node; None: what the probe says.
+    host_budget_bytes : int or None
+        The same of host RAM, where models sit in it besides GPUs; None: what the probe says.
     tick_s : float
         The longest time between two runs of a controller; a planner may ask for less often.
     turn_s : float or None
@@ -184,11 +193,12 @@ class PlannerConfig:
     default_target_s: float = 2.0
     reserve_ratio: float = 0.2
     budget_bytes: int | None = None
+    host_budget_bytes: int | None = None
     tick_s: float = 1.0
     turn_s: float | None = 15.0
     turn_drain_s: float = 60.0
     groups: Groups = field(default_factory=dict)
-    warm: WarmConfig | None = None
+    warm: WarmConfig | None = field(default_factory=WarmConfig)
     schedules: tuple[WarmUpSchedule, ...] = ()
 
 

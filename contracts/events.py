@@ -7,10 +7,11 @@ clients appear as a digest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from contracts.ids import ModelId, NodeId, RequestId
+from contracts.memory import Split
 from contracts.readings import ProbeReading
 
 SCHEMA_VERSION = 1
@@ -213,33 +214,52 @@ class ModelLoadStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLoaded(Event):
-    """A model is resident. ``load_s`` is None where nobody measured it."""
+    """A model is resident. ``load_s`` is None where nobody measured it.
+
+    ``footprint_bytes`` is what all measurements so far say, this one included, and ``split``
+    the same by place. None and empty: not measured.
+    """
 
     model: ModelId
     node: NodeId
     cause: LoadCause
     load_s: float | None
     footprint_bytes: int | None
+    split: Split = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLoadFailed(Event):
-    """A load ended without a resident model; LocalAI cools down for ``retry_after_s``."""
+    """A load ended without a resident model; LocalAI cools down for ``retry_after_s``.
+
+    ``free_bytes``: what the probe showed as free before it; None: not told.
+    """
 
     model: ModelId
     node: NodeId
     cause: LoadCause
     error: str
     retry_after_s: float | None
+    free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUnloaded(Event):
-    """A model left memory."""
+    """A model left memory.
+
+    Attributes
+    ----------
+    memory_seen : bool
+        Whether the probe showed its memory as free; also true where no probe tells.
+    freed_bytes : int or None
+        By how much what is used fell; None: not looked at, or others moved meanwhile.
+    """
 
     model: ModelId
     node: NodeId
     cause: UnloadCause
+    memory_seen: bool = True
+    freed_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from contracts.events import LoadCause, PriorityClass
 from contracts.ids import ModelId, NodeId, RequestId
+from contracts.memory import FootprintSource, PlaceStatus, Split, UnseenMemory
 from contracts.readings import ProbeReading
 
 
@@ -149,6 +150,18 @@ class ModelStatus:
         Those in flight that gateways may cancel for a realtime request.
     kept_out : bool
         An operator unloaded it: it is not prefetched until somebody asks for it again.
+    split : mapping
+        Its footprint by place; empty: not told, so that the one number holds.
+    footprint_source : FootprintSource or None
+        Where both come from; None: not told.
+    out_of_memory_bytes : int or None
+        Its last load failed for memory though so much was free: it needs more (0: it is not
+        known how much was). None: it did not. Forgotten at ``out_of_memory_until_s``.
+    unload_failures : int
+        Unloads in a row that were given up; each makes the next try later.
+    yielded : int
+        How often it was let go for another program since somebody used it; above 0 it comes
+        back when there is room again.
     on_host : bool
         It runs on CPUs: its footprint is host memory, and it takes none of a GPU's.
     group : str
@@ -177,11 +190,28 @@ class ModelStatus:
     preemptible: int = 0
     on_host: bool = False
     group: str = ""
+    split: Split = field(default_factory=dict)
+    footprint_source: FootprintSource | None = None
+    out_of_memory_bytes: int | None = None
+    out_of_memory_until_s: float | None = None
+    unload_failures: int = 0
+    yielded: int = 0
 
     @property
     def occupied_bytes(self) -> int:
         """Bytes that count against the budget now; an unknown footprint counts as 0."""
         return (self.footprint_bytes or 0) if self.residency in OCCUPIES_MEMORY else 0
+
+    @property
+    def needed_bytes(self) -> int:
+        """Room that a load of it needs: more than was free when one failed for memory.
+
+        An unknown footprint counts as 0.
+        """
+        known_bytes = self.footprint_bytes or 0
+        if not self.out_of_memory_bytes:
+            return known_bytes
+        return max(known_bytes, self.out_of_memory_bytes + self.out_of_memory_bytes // 20 + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +234,12 @@ class NodeStatus:
         Models that its last poll found resident, and what is known since.
     reading : ProbeReading or None
         What its probes told at the last poll, card by card.
+    places : tuple of PlaceStatus
+        Its cards and its host RAM as budgets see them; empty: only the one number is told.
+    unseen : tuple of UnseenMemory
+        Models that were stopped and whose memory the probe does not show yet.
+    leaked_bytes : int
+        What unloads gave back too little, all together: the drift of the idle floor.
     """
 
     node: NodeId
@@ -218,6 +254,9 @@ class NodeStatus:
     lists: tuple[ModelId, ...] = ()
     residents: tuple[ModelId, ...] = ()
     reading: ProbeReading | None = None
+    places: tuple[PlaceStatus, ...] = ()
+    unseen: tuple[UnseenMemory, ...] = ()
+    leaked_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
