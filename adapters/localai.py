@@ -1,13 +1,12 @@
 """LocalAI's management API: implements ``contracts.ports.ModelServer`` over aiohttp.
 
-It never writes settings: ``POST /api/settings`` can hang a LocalAI for good.
+It never writes settings: ``POST /api/settings`` can hang a LocalAI for good. What this version
+has not is done in another way: ``docs/localai.md`` has the list.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -15,22 +14,29 @@ from urllib.parse import quote
 
 import aiohttp
 
+from adapters.localai_answers import (
+    ABSENT,
+    REFUSED,
+    Answer,
+    count,
+    load_failure,
+    objects,
+    positive,
+    refusal,
+)
+from adapters.localai_calls import WARM_UP_AGENT, LocalAICalls
+from adapters.localai_capabilities import probe
+from adapters.localai_model_uses import ModelUses
+from adapters.localai_peers import read_peers
+from adapters.localai_settings import fighting, model_limit, without_rights
+from adapters.localai_warming import WarmUp
 from contracts.config import NodeConfig
-from contracts.errors import Busy, HeadstartError, Permanent, Transient
+from contracts.errors import Busy, Permanent, Transient
 from contracts.ids import ModelId
+from contracts.node_facts import Access, Call, Capabilities, NodeFacts
 from contracts.ports import Clock, NodeReport
 
-FIRST_COOLDOWN_S = 10.0
-"""LocalAI tries a model that failed to load no sooner than this."""
-
-MIN_REAL_TIMEOUT_S = 2.0
-"""However fast the clock runs, sockets and processes do not."""
-
-MAX_ANSWER_BYTES = 8 * 1024**2
-_COOLDOWN = re.compile(r"retry after ((?:\d+(?:\.\d+)?(?:h|ms|m|s))+)")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
-_UNIT_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_FOR_GOOD = ("backend not found", "no backends found")
+STARTED = "process_start_time_seconds"
 
 
 class LocalAIServer:
@@ -45,7 +51,7 @@ class LocalAIServer:
     call_timeout_s : float
         Limit of calls that LocalAI answers at once.
     load_timeout_s : float
-        Limit of ``load``. When it passes, LocalAI gives the load up.
+        Limit of ``load`` and ``warm``. When it passes, LocalAI gives the load up.
     unload_timeout_s : float
         Limit of ``unload``; LocalAI itself gives up on a busy model after 30 s.
     """
@@ -59,14 +65,17 @@ class LocalAIServer:
         load_timeout_s: float = 600.0,
         unload_timeout_s: float = 45.0,
     ) -> None:
-        self._url, self._headers = _address(config)
+        self._calls = LocalAICalls(config, clock)
         self._node = config.node
-        self._clock = clock
         self._call_timeout_s = call_timeout_s
         self._load_timeout_s = load_timeout_s
         self._unload_timeout_s = unload_timeout_s
-        self._session: aiohttp.ClientSession | None = None
         self._known: frozenset[str] = frozenset()
+        self._pinned: frozenset[str] = frozenset()
+        self._ordered: set[ModelId] = set()
+        self._capabilities: Capabilities | None = None
+        self._settings: Mapping[str, Any] = {}
+        self._uses = ModelUses(self._optional, self.read_profile)
 
     async def __aenter__(self) -> LocalAIServer:
         return self
@@ -81,37 +90,58 @@ class LocalAIServer:
 
     def readdress(self, config: NodeConfig) -> None:
         """Calls from now on go to another address, or carry another key; others go on."""
-        self._url, self._headers = _address(config)
+        self._calls.readdress(config)
+        self._capabilities = None
 
     async def close(self) -> None:
         """Close all connections. A load that still runs on one of them is given up."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._calls.close()
 
     async def models(self) -> tuple[ModelId, ...]:
         """Every model that can be asked for: no aliases, none that is disabled; by name."""
         listed, aliases, hidden = await asyncio.gather(
             self._expect("GET", "/v1/models"), self.aliases(), self._not_servable()
         )
-        names = {str(entry["id"]) for entry in _objects(listed.get("data")) if entry.get("id")}
+        names = {str(entry["id"]) for entry in objects(listed.get("data")) if entry.get("id")}
         self._known = frozenset(names - hidden - set(aliases))
         return tuple(ModelId(name) for name in sorted(self._known))
 
     async def aliases(self) -> Mapping[str, ModelId]:
         """Target by alias; empty where this LocalAI does not tell (its UI is off)."""
-        status, body = await self._call("GET", "/api/aliases")
-        if status == 404:
+        answer = await self._call("GET", "/api/aliases")
+        if answer.status == 404:
             return {}
-        self._raise_for(status, body, "GET /api/aliases")
+        self._raise_for(answer, "GET /api/aliases")
         return {
             str(entry["name"]): ModelId(str(entry["target"]))
-            for entry in _objects(body)
+            for entry in objects(answer.body)
             if entry.get("name") and entry.get("target")
         }
 
+    async def facts(self, *, fresh: bool = False) -> NodeFacts:
+        """Version, calls, settings that fight a plan, and peers.
+
+        What calls there are is asked once, and again where ``fresh`` says that it may be
+        another LocalAI than before.
+        """
+        if fresh or self._capabilities is None:
+            self._capabilities = await probe(self._calls, limit_s=self._call_timeout_s)
+            self._uses.forget()
+        has = self._capabilities.has
+        self._settings = await self._optional("/api/settings") if has(Call.SETTINGS) else {}
+        return NodeFacts(
+            capabilities=self._capabilities,
+            warnings=(
+                *without_rights(self._capabilities),
+                *fighting(self._settings, self._pinned),
+            ),
+            peers=await read_peers(self._optional_answer, self._capabilities),
+        )
+
     async def load(self, model: ModelId) -> None:
         """Return once the model is resident. Cancelling it kills the load: shield it.
+
+        Where this version has no call for it, the smallest request of the model's kind does it.
 
         Raises
         ------
@@ -123,12 +153,32 @@ class LocalAIServer:
         """
         if model not in self._known and model not in await self.models():
             raise Permanent(f"{self._node} has no model {model!r}")
-        status, body = await self._call(
-            "POST", "/backend/load", {"model": model}, timeout_s=self._load_timeout_s
-        )
-        if status == 500:
-            raise _load_failure(_message(body))
-        self._raise_for(status, body, f"load of {model}")
+        if self._has(Call.LOAD):
+            answer = await self._call(
+                "POST", "/backend/load", {"model": model}, timeout_s=self._load_timeout_s
+            )
+            if answer.status not in ABSENT | REFUSED:
+                if answer.status == 500:
+                    raise load_failure(answer)
+                self._raise_for(answer, f"load of {model}")
+                self._ordered.add(model)
+                return
+            access = Access.ABSENT if answer.status in ABSENT else Access.REFUSED
+            self._remember(Call.LOAD, access)
+        await self._load_by_request(model)
+        self._ordered.add(model)
+
+    async def warm(self, model: ModelId, *, thorough: bool = False) -> bool:
+        """Have a resident model answer the smallest request of its kind, so that it is warm.
+
+        False: there is none for its kind; an image is only made where ``thorough`` asks for it.
+        Raises as ``load`` does. It loads a model that is not resident.
+        """
+        request = await self._uses.warm_up(model)
+        if request is None or not (request.is_small or thorough):
+            return False
+        self._raise_for(await self._send(request), f"warm-up of {model}")
+        return True
 
     async def unload(self, model: ModelId) -> None:
         """Return once LocalAI has stopped it; a model that is not loaded is no error.
@@ -137,16 +187,27 @@ class LocalAIServer:
         ------
         Busy
             It still serves requests (or still loads) after LocalAI's own patience.
+        Permanent
+            LocalAI lists it as loaded and yet knows nothing of that name to stop.
         """
-        status, body = await self._call(
-            "POST", "/backend/shutdown", {"model": model}, timeout_s=self._unload_timeout_s
+        answer = await self._call(
+            "POST",
+            "/backend/shutdown",
+            {"model": model},
+            timeout_s=self._unload_timeout_s,
+            # A second stop of a model that has stopped does nothing.
+            may_repeat=True,
         )
-        if status == 404:
+        if answer.status == 404:
+            self._ordered.discard(model)
+            if model in await self._listed():
+                raise Permanent(f"{self._node} lists {model} as loaded, but has nothing to stop")
             return
-        message = _message(body)
+        message = answer.message
         if "still busy" in message or "waiting to shut down" in message:
             raise Busy(message)
-        self._raise_for(status, body, f"unload of {model}")
+        self._raise_for(answer, f"unload of {model}")
+        self._ordered.discard(model)
 
     async def is_busy(self, model: ModelId) -> bool | None:
         """Whether it works on something. None: it is not loaded, or its process is dead.
@@ -155,34 +216,42 @@ class LocalAIServer:
         take as long as ``unload``.
         """
         path = f"/backend/monitor?model={quote(model, safe='')}"
-        status, body = await self._call("GET", path, timeout_s=self._unload_timeout_s)
-        message = _message(body)
-        if status == 500 and (
+        answer = await self._call("GET", path, timeout_s=self._unload_timeout_s)
+        message = answer.message
+        if answer.status == 500 and (
             "not currently loaded" in message or "error retrieving status" in message
         ):
             return None
-        self._raise_for(status, body, f"monitor of {model}")
-        return isinstance(body, dict) and body.get("state") == 1
+        self._raise_for(answer, f"monitor of {model}")
+        return answer.object().get("state") == 1
 
     async def report(self) -> NodeReport:
         """What LocalAI says of itself: models that it lists, dead ones included, and memory."""
-        system, resources, settings = await asyncio.gather(
-            self._expect("GET", "/system"),
-            self._optional("/api/resources"),
-            self._optional("/api/settings"),
+        resident, resources, settings = await asyncio.gather(
+            self._listed(), self._optional("/api/resources"), self._optional("/api/settings")
         )
-        loaded = _objects(system.get("loaded_models"))
         aggregate = resources.get("aggregate")
         memory = aggregate if isinstance(aggregate, dict) else {}
-        total_bytes = _positive(memory.get("total_memory"))
+        total_bytes = positive(memory.get("total_memory"))
         return NodeReport(
-            resident=tuple(sorted(ModelId(str(entry["id"])) for entry in loaded if "id" in entry)),
+            resident=tuple(sorted(resident)),
             memory_total_bytes=total_bytes,
-            memory_used_bytes=None if total_bytes is None else _count(memory.get("used_memory")),
-            model_limit=1
-            if settings.get("single_backend") is True
-            else _positive(settings.get("max_active_backends")),
+            memory_used_bytes=None if total_bytes is None else count(memory.get("used_memory")),
+            model_limit=model_limit(settings),
         )
+
+    async def started_at_s(self) -> float | None:
+        """When this LocalAI's process began, by its own metrics; None where it does not tell."""
+        if not self._has(Call.METRICS):
+            return None
+        answer = await self._call("GET", "/metrics")
+        if answer.status >= 300 or not isinstance(answer.body, str):
+            return None
+        told = (line.split() for line in answer.body.splitlines() if line.startswith(STARTED))
+        try:
+            return next((float(words[1]) for words in told if len(words) > 1), None)
+        except ValueError:
+            return None
 
     async def estimate_footprint_bytes(self, model: ModelId) -> int | None:
         """LocalAI's own estimate; None where it has no weights to judge by.
@@ -192,43 +261,96 @@ class LocalAIServer:
         Permanent
             LocalAI has no such model.
         """
-        status, body = await self._call("POST", "/api/models/vram-estimate", {"model": model})
-        if status == 404:
-            if "configuration not found" in _message(body):
+        answer = await self._call("POST", "/api/models/vram-estimate", {"model": model})
+        if answer.status == 404:
+            if "configuration not found" in answer.message:
                 raise Permanent(f"{self._node} has no model {model!r}")
             return None
-        self._raise_for(status, body, f"estimate of {model}")
-        return _positive(body.get("vram_bytes")) if isinstance(body, dict) else None
+        self._raise_for(answer, f"estimate of {model}")
+        return positive(answer.object().get("vram_bytes"))
 
     async def read_profile(self, model: ModelId) -> str | None:
         """The model's own YAML as it lies in LocalAI's folder; None where it has none."""
-        status, body = await self._call("GET", f"/api/models/edit/{quote(model, safe='')}")
-        if status == 404:
+        answer = await self._call("GET", f"/api/models/edit/{quote(model, safe='')}")
+        if answer.status == 404:
             return None
-        self._raise_for(status, body, f"configuration of {model}")
-        text = body.get("config") if isinstance(body, dict) else None
+        self._raise_for(answer, f"configuration of {model}")
+        text = answer.object().get("config")
         return text if isinstance(text, str) else None
+
+    async def _load_by_request(self, model: ModelId) -> None:
+        request = await self._uses.warm_up(model)
+        if request is None:
+            raise Permanent(
+                f"{self._node} has no call to load a model, and there is no small request for "
+                f"{model}: it loads with its first use"
+            )
+        answer = await self._send(request)
+        if answer.status == 404 and "not found" in answer.message.lower():
+            # Its kind was guessed wrong; that says nothing of the model.
+            raise Transient(f"{self._node}: no {request.path} to load {model} by")
+        if answer.status >= 500:
+            raise load_failure(answer)
+        self._raise_for(answer, f"load of {model} by {request.path}")
+
+    async def _send(self, request: WarmUp) -> Answer:
+        body: Mapping[str, Any] | aiohttp.FormData = request.body
+        if request.upload is not None:
+            body = aiohttp.FormData()
+            for name, value in request.body.items():
+                body.add_field(name, str(value))
+            body.add_field("file", request.upload, filename="silence.wav")
+        return await self._calls.call(
+            "POST",
+            request.path,
+            body,
+            limit_s=self._load_timeout_s,
+            is_slow=True,
+            agent=WARM_UP_AGENT,
+        )
+
+    async def _listed(self) -> frozenset[ModelId]:
+        """Models that LocalAI calls loaded; where it does not tell us, those that we loaded."""
+        answer = await self._call("GET", "/system")
+        if answer.status in ABSENT | REFUSED:
+            return frozenset(self._ordered)
+        self._raise_for(answer, "GET /system")
+        loaded = objects(answer.object().get("loaded_models"))
+        return frozenset(ModelId(str(entry["id"])) for entry in loaded if "id" in entry)
 
     async def _not_servable(self) -> frozenset[str]:
         """Names that ``/v1/models`` lists but that cannot be loaded: disabled ones."""
         listed = await self._optional("/api/models/capabilities")
-        entries = _objects(listed.get("data"))
-        return frozenset(str(entry.get("id")) for entry in entries if entry.get("disabled") is True)
+        entries = objects(listed.get("data"))
+        self._pinned = _those(entries, "pinned")
+        return _those(entries, "disabled")
+
+    def _has(self, call: Call) -> bool:
+        return self._capabilities is None or self._capabilities.has(call)
+
+    def _remember(self, call: Call, access: Access) -> None:
+        known = self._capabilities or Capabilities()
+        self._capabilities = Capabilities(
+            version=known.version, calls={**known.calls, call: access}
+        )
 
     async def _expect(self, method: str, path: str) -> Mapping[str, Any]:
-        status, body = await self._call(method, path)
-        self._raise_for(status, body, f"{method} {path}")
-        if not isinstance(body, dict):
+        answer = await self._call(method, path)
+        self._raise_for(answer, f"{method} {path}")
+        if not isinstance(answer.body, dict):
             raise Transient(f"{self._node}: {method} {path} answered with no JSON object")
-        return body
+        return answer.body
 
     async def _optional(self, path: str) -> Mapping[str, Any]:
         """An answer that not every LocalAI gives; empty where it is missing."""
-        status, body = await self._call("GET", path)
-        if status == 404:
-            return {}
-        self._raise_for(status, body, f"GET {path}")
-        return body if isinstance(body, dict) else {}
+        return (await self._optional_answer(path)).object()
+
+    async def _optional_answer(self, path: str) -> Answer:
+        answer = await self._call("GET", path)
+        if answer.status == 404:
+            return Answer(status=404, body=None)
+        self._raise_for(answer, f"GET {path}")
+        return answer
 
     async def _call(
         self,
@@ -237,113 +359,22 @@ class LocalAIServer:
         body: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
-    ) -> tuple[int, Any]:
-        """Status and decoded body; Transient when there was no whole answer in time."""
-        limit_s = self._call_timeout_s if timeout_s is None else timeout_s
-        limit_s = max(limit_s, MIN_REAL_TIMEOUT_S * self._clock.scale)
-        try:
-            async with (
-                self._clock.timeout(limit_s),
-                self._connected().request(
-                    method, self._url + path, json=body, allow_redirects=False
-                ) as response,
-            ):
-                return response.status, _decoded(await _read(response))
-        except TimeoutError as error:
-            raise Transient(
-                f"{self._node}: {method} {path.partition('?')[0]}: no answer in {limit_s:g} s"
-            ) from error
-        except (aiohttp.ClientError, OSError) as error:
-            # The library's text names address and cause, never headers.
-            raise Transient(f"{self._node}: {str(error) or type(error).__name__}") from error
+        may_repeat: bool | None = None,
+    ) -> Answer:
+        return await self._calls.call(
+            method,
+            path,
+            body,
+            limit_s=self._call_timeout_s if timeout_s is None else timeout_s,
+            may_repeat=may_repeat,
+            is_slow=timeout_s is not None,
+        )
 
-    def _connected(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                headers=self._headers,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=5.0),
-            )
-        return self._session
-
-    def _raise_for(self, status: int, body: object, what: str) -> None:
-        if status < 300:
-            return
-        message = f"{self._node}: {what}: {status} {_message(body)}".rstrip()
-        raise _refusal(status, message)
+    def _raise_for(self, answer: Answer, what: str) -> None:
+        if answer.status >= 300:
+            message = f"{self._node}: {what}: {answer.status} {answer.message}".rstrip()
+            raise refusal(answer, message)
 
 
-def _refusal(status: int, message: str) -> HeadstartError:
-    if status in (408, 425, 429) or status >= 500:
-        return Transient(message, retry_after_s=_retry_after_s(message))
-    return Permanent(message)
-
-
-def _load_failure(message: str) -> HeadstartError:
-    if any(words in message for words in _FOR_GOOD):
-        return Permanent(message)
-    retry_after_s = _retry_after_s(message)
-    return Transient(
-        message, retry_after_s=FIRST_COOLDOWN_S if retry_after_s is None else retry_after_s
-    )
-
-
-def _retry_after_s(message: str) -> float | None:
-    """Seconds out of "retry after 1m20s"; LocalAI tells them only in the text."""
-    found = _COOLDOWN.search(message)
-    if found is None:
-        return None
-    parts = _DURATION_PART.findall(found.group(1))
-    return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in response.content.iter_any():
-        size += len(chunk)
-        if size > MAX_ANSWER_BYTES:
-            raise Transient(f"answer of {response.url.path} is over {MAX_ANSWER_BYTES} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
-
-
-def _decoded(data: bytes) -> object:
-    try:
-        return json.loads(data) if data else None
-    except ValueError:
-        return None
-
-
-def _message(body: object) -> str:
-    """The text of an error, whichever of LocalAI's shapes it has."""
-    if not isinstance(body, dict):
-        return ""
-    error = body.get("error")
-    if isinstance(error, dict):
-        return str(error.get("message", ""))
-    return str(error or body.get("message") or "")
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _count(value: object) -> int | None:
-    """A number of bytes or models; None where the field is missing or no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value)
-
-
-def _positive(value: object) -> int | None:
-    count = _count(value)
-    return None if count is None or count <= 0 else count
-
-
-def _address(config: NodeConfig) -> tuple[str, dict[str, str]]:
-    headers = {"Accept": "application/json"}
-    if config.api_key is not None:
-        headers["Authorization"] = f"Bearer {config.api_key}"
-    return config.url.rstrip("/"), headers
+def _those(entries: list[dict[str, Any]], switch: str) -> frozenset[str]:
+    return frozenset(str(entry.get("id")) for entry in entries if entry.get(switch) is True)

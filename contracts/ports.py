@@ -15,6 +15,7 @@ from contracts.events import AnyEvent, PriorityClass
 from contracts.forecasts import Forecasts, ModelForecast
 from contracts.ids import ModelId
 from contracts.limits import ClassLimits
+from contracts.node_facts import NodeFacts
 from contracts.plan import Decision
 from contracts.readings import GpuProcess as GpuProcess
 from contracts.readings import GpuReading as GpuReading
@@ -262,6 +263,22 @@ class ModelServer(Protocol):
         ...
 
     async def report(self) -> NodeReport: ...
+
+    async def facts(self, *, fresh: bool = False) -> NodeFacts:
+        """Version, calls, settings that fight a plan, peers. ``fresh``: it may be another now."""
+        ...
+
+    async def started_at_s(self) -> float | None:
+        """When its process began, on its own clock; None where it does not tell."""
+        ...
+
+    async def warm(self, model: ModelId, *, thorough: bool = False) -> bool:
+        """Have a resident model answer the smallest request of its kind; whether there is one.
+
+        ``thorough``: also where that is no small work, such as an image. It goes by a name of
+        its own, so that nobody takes it for demand.
+        """
+        ...
 
     async def estimate_footprint_bytes(self, model: ModelId) -> int | None:
         """LocalAI's own estimate; None where it has no weights to judge by."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from contracts.errors import Busy, HeadstartError, Permanent, Transient
 from contracts.ids import ModelId
+from contracts.node_facts import NodeFacts
 from contracts.ports import Clock, NodeReport
 from simulator.memory_streams import Faulty
 
@@ -62,6 +63,11 @@ class MemoryModelServer(Faulty):
         self.resident: set[ModelId] = set()
         self.dead: set[ModelId] = set()
         self.calls: list[ServerCall] = []
+        self.warmed: list[ModelId] = []
+        self.warm_s = 0.0
+        self.not_to_warm: set[ModelId] = set()
+        self.node_facts = NodeFacts()
+        self.began_at_s: float | None = clock.now_s()
         self.peak_bytes = 0
         self._clock = clock
         self._aliases = dict(aliases or {})
@@ -77,6 +83,20 @@ class MemoryModelServer(Faulty):
     def kill_process(self, model: ModelId) -> None:
         """Its process dies: still listed and "loaded", but nothing answers (a ghost)."""
         self.dead.add(model)
+
+    def restart(self) -> None:
+        """It begins anew: nothing is resident, nothing cools down."""
+        self.resident.clear()
+        self.dead.clear()
+        self.busy.clear()
+        self._cooldown_until_s.clear()
+        self._failed_times.clear()
+        self.began_at_s = self._clock.now_s()
+
+    def evict(self, model: ModelId) -> None:
+        """LocalAI unloads it by itself."""
+        self.resident.discard(model)
+        self._note("evicted", model)
 
     @property
     def used_bytes(self) -> int:
@@ -136,6 +156,23 @@ class MemoryModelServer(Faulty):
             memory_used_bytes=None if self.memory_total_bytes is None else self.used_bytes,
             model_limit=self.model_limit,
         )
+
+    async def facts(self, *, fresh: bool = False) -> NodeFacts:  # noqa: ARG002 - the port's
+        self._check()
+        return self.node_facts
+
+    async def started_at_s(self) -> float | None:
+        self._check()
+        return self.began_at_s
+
+    async def warm(self, model: ModelId, *, thorough: bool = False) -> bool:
+        self._check()
+        if model in self.not_to_warm and not thorough:
+            return False
+        await self.load(model)
+        await self._clock.sleep(self.warm_s)
+        self.warmed.append(model)
+        return True
 
     async def estimate_footprint_bytes(self, model: ModelId) -> int | None:
         self._check()

@@ -1,0 +1,153 @@
+"""Calls to one LocalAI: their time limits, what is tried twice, and when none is made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import aiohttp
+
+from adapters.localai_answers import Answer
+from adapters.localai_breaker import Breaker
+from contracts.config import NodeConfig
+from contracts.errors import Transient
+from contracts.ports import Clock
+
+USER_AGENT = "headstart"
+WARM_UP_AGENT = "headstart-warm-up"
+"""Inference that nobody asked for goes by this name, so that nobody takes it for demand."""
+
+MIN_REAL_TIMEOUT_S = 2.0
+"""However fast the clock runs, sockets and processes do not."""
+
+MAX_ANSWER_BYTES = 8 * 1024**2
+
+_REPEATABLE = frozenset({"GET", "HEAD"})
+
+
+class LocalAICalls:
+    """One connection pool, one key, one breaker.
+
+    A call that may be repeated and whose connection broke is made once more on a fresh one: it
+    was most likely a kept connection that the server had closed. Nothing else is repeated here.
+    """
+
+    def __init__(self, config: NodeConfig, clock: Clock) -> None:
+        self.node = config.node
+        self.breaker = Breaker(config.node)
+        self._url, self._headers = _address(config)
+        self._clock = clock
+        self._session: aiohttp.ClientSession | None = None
+
+    def readdress(self, config: NodeConfig) -> None:
+        """Calls from now on go to another address, or carry another key; others go on."""
+        self._url, self._headers = _address(config)
+        self.breaker.answered()
+
+    async def close(self) -> None:
+        """Close all connections. What still runs on one of them is given up."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | aiohttp.FormData | None = None,
+        *,
+        limit_s: float,
+        may_repeat: bool | None = None,
+        is_slow: bool = False,
+        agent: str = USER_AGENT,
+    ) -> Answer:
+        """The answer, whatever it is. Raises Transient when there was no whole one in time.
+
+        ``is_slow``: a model may keep this call from ending, which says nothing of the node.
+        """
+        self.breaker.check(self._clock.monotonic_s())
+        limit_s = max(limit_s, MIN_REAL_TIMEOUT_S * self._clock.scale)
+        repeats = method in _REPEATABLE if may_repeat is None else may_repeat
+        where = f"{method} {path.partition('?')[0]}"
+        try:
+            async with self._clock.timeout(limit_s):
+                try:
+                    answer = await self._once(method, path, body, agent)
+                except (aiohttp.ServerDisconnectedError, ConnectionResetError):
+                    if not repeats:
+                        raise
+                    answer = await self._once(method, path, body, agent)
+        except TimeoutError as error:
+            why = f"{where}: no answer in {limit_s:g} s"
+            if not is_slow:
+                self.breaker.failed(self._clock.monotonic_s(), why)
+            raise Transient(f"{self.node}: {why}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            # The library's text names address and cause, never headers.
+            why = str(error) or type(error).__name__
+            self.breaker.failed(self._clock.monotonic_s(), why)
+            raise Transient(f"{self.node}: {why}") from error
+        self.breaker.answered()
+        return answer
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | aiohttp.FormData | None,
+        agent: str,
+    ) -> Answer:
+        is_form = isinstance(body, aiohttp.FormData)
+        async with self._connected().request(
+            method,
+            self._url + path,
+            json=None if is_form else body,
+            data=body if is_form else None,
+            headers={**self._headers, "User-Agent": agent},
+            allow_redirects=False,
+        ) as response:
+            retry_after = response.headers.get("Retry-After", "")
+            return Answer(
+                status=response.status,
+                body=_decoded(await _read(response)),
+                retry_after_s=float(retry_after) if retry_after.isdigit() else None,
+            )
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=5.0),
+            )
+        return self._session
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > MAX_ANSWER_BYTES:
+            raise Transient(f"answer of {response.url.path} is over {MAX_ANSWER_BYTES} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _decoded(data: bytes) -> object:
+    """JSON; else the text, such as metrics are; None where it is neither."""
+    try:
+        return json.loads(data) if data else None
+    except ValueError:
+        pass
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _address(config: NodeConfig) -> tuple[str, dict[str, str]]:
+    headers = {"Accept": "application/json"}
+    if config.api_key is not None:
+        headers["Authorization"] = f"Bearer {config.api_key}"
+    return config.url.rstrip("/"), headers
