@@ -29,6 +29,8 @@ class Signal(StrEnum):
     INPUT_TOKENS = "input_tokens"
     OUTPUT_TOKENS = "output_tokens"
     TTFT_S = "ttft_s"
+    DURATION_S = "duration_s"
+    """From arrival to the end of the answer."""
     TOKENS_PER_S = "tokens_per_s"
     LOAD_S = "load_s"
 
@@ -58,6 +60,13 @@ class HorizonForecast:
         None before the first outcome at this horizon.
     coverage_ratio : float or None
         Share of outcomes at or under the 0.9 quantile.
+    weights : tuple of (str, float)
+        Who makes up a mixture, and the share of each; those below one in a hundred left out.
+    band_coverage_ratio : float or None
+        Share of outcomes in the band from the 0.1 to the 0.9 quantile, 0.8 where it is right.
+        Counts are whole: of an outcome at an edge of the band the part counts that lies in it.
+    rmsse : float or None
+        Root mean squared error over that of the last value; below 1 is better than it.
     """
 
     horizon_s: float
@@ -68,6 +77,9 @@ class HorizonForecast:
     loss: float | None
     floor_loss: float | None
     coverage_ratio: float | None
+    weights: tuple[tuple[str, float], ...] = ()
+    band_coverage_ratio: float | None = None
+    rmsse: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +106,9 @@ class NextUse:
         The last request that this curve knows of.
     brier, floor_brier : float or None
         Score of "a request within a minute", and of the constant base rate, so far (decayed).
+    reliability_error : float or None
+        Of all models together: the farthest that the share of minutes with a request lay from
+        what was foretold, in any tenth of the probabilities that was seen often enough.
     """
 
     model: ModelId
@@ -105,6 +120,7 @@ class NextUse:
     status: ForecastStatus
     brier: float | None
     floor_brier: float | None
+    reliability_error: float | None = None
 
     def is_valid(self, now_s: float) -> bool:
         """Whether the curve may be used at all: not expired, not degraded."""
@@ -136,11 +152,16 @@ class NextUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelForecast:
-    """All that the predictor says about one model. None: it has no opinion."""
+    """All that the predictor says about one model. None: it has no opinion.
+
+    ``cold_wait_s``: how long a request is expected to wait for its first content if the model
+    had to be loaded for it; None before a load was seen.
+    """
 
     model: ModelId
     next_use: NextUse | None
     signals: tuple[Forecast, ...]
+    cold_wait_s: float | None = None
 
     def signal(self, wanted: Signal) -> Forecast | None:
         """The forecast of ``wanted``, or None."""
