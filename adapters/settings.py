@@ -14,7 +14,7 @@ from adapters.settings_configs import (
     predictor_config,
     workers_config,
 )
-from adapters.settings_environment import CONFIG_VARIABLE, read_environment
+from adapters.settings_environment import CONFIG_VARIABLE, Environment, read_environment
 from adapters.settings_merge import merge
 from adapters.settings_notices import notices_of
 from adapters.settings_problems import Problems
@@ -30,6 +30,7 @@ from contracts.config import (
     WorkersConfig,
 )
 from contracts.errors import Invalid
+from contracts.ids import ModelId
 
 FILE_NAME = "headstart.yaml"
 
@@ -48,6 +49,8 @@ class Settings:
         The file that was read; None: there is none.
     data_dir : Path
         Where state is kept. Not made here.
+    preload : bool or tuple of ModelId
+        Which models that LocalAI's own files mark are loaded at start: all, none, or these.
     time_scale : float
         Seconds of our clock in one real second; 1 but in development.
     environment : str
@@ -66,6 +69,7 @@ class Settings:
     environment: str
     notices: tuple[str, ...]
     read_from: tuple[Path, ...] = ()
+    preload: bool | tuple[ModelId, ...] = True
 
     @property
     def redis_url(self) -> str | None:
@@ -105,7 +109,7 @@ class Settings:
 
     def controller_config(self) -> ControllerConfig:
         """What the controller is told."""
-        return controller_config(self.document)
+        return controller_config(self.document, preload=self.preload)
 
     def predictor_config(self) -> PredictorConfig:
         """What the predictor is told."""
@@ -157,6 +161,7 @@ def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Setti
         environment=environ.get(ENVIRONMENT_VARIABLE, "").strip(),
         read_from=(*((file,) if file is not None else ()), *secret_files(environ), *key_files),
         notices=notices_of(document, merged, environment, notices),
+        preload=_preload(environment),
     )
 
 
@@ -181,6 +186,13 @@ def _read(file: Path | None, problems: Problems) -> Source:
     except Invalid as error:
         problems.add_all(error)
         return Source()
+
+
+def _preload(environment: Environment) -> bool | tuple[ModelId, ...]:
+    said = environment.preload
+    if isinstance(said, tuple):
+        return tuple(ModelId(name) for name in said)
+    return True if said is None else said
 
 
 def _time_scale(environ: Mapping[str, str], problems: Problems) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from adapters.key_hash import KEY_HASH_PREFIX, digest_of
 from adapters.settings_schema import Document, Model, ModelTimeouts
 from adapters.settings_types import MIB
+from adapters.settings_variants import ladder_options, ladders
 from contracts.config import (
     BalancingConfig,
     CallerKey,
@@ -19,10 +20,14 @@ from contracts.config import (
     PriorityWeights,
     QueueConfig,
     TimeoutConfig,
+    WarmConfig,
+    WarmUpSchedule,
     WorkersConfig,
 )
 from contracts.events import PriorityClass
+from contracts.groups import OTHERS_PRECEDENCE, USUAL_PRECEDENCE, GroupConfig, Groups
 from contracts.ids import ModelId, NodeId
+from contracts.variants import Fallback
 
 ONLY_NODE = NodeId("localai")
 """Name of the node where one ``localai.url`` is configured."""
@@ -33,6 +38,12 @@ WORKER_KEY_NAME = "headstart-workers"
 BATCH_PATIENCE = 4
 BACKGROUND_PATIENCE = 20
 """How many times longer than realtime the other classes wait, unless their own time is set."""
+
+USUAL_FREE_MB = 1024
+"""Host memory that stays free whatever is read ahead."""
+
+USUAL_WARM_HORIZON_S = 900.0
+"""A model that is likely to be loaded within a quarter of an hour is worth its page cache."""
 
 PRIORITIES = {
     "high": PriorityClass.REALTIME,
@@ -102,6 +113,7 @@ def gateway_config(document: Document) -> GatewayConfig:
         shutdown_grace_s=timeouts.shutdown_grace_seconds,
         control_url=_control_url(document),
         balancing=balancing_config(document),
+        groups=groups(document),
         timeouts={
             ModelId(name): TimeoutConfig(
                 connect_s=own.connect_seconds,
@@ -146,6 +158,7 @@ def callers(document: Document) -> tuple[CallerKey, ...]:
             requests_per_min=key.requests_per_minute,
             models=key.models,
             weight=key.weight,
+            fallback=None if key.fallback is None else Fallback(key.fallback),
         )
         for key in gateway.named_keys
     ]
@@ -211,8 +224,10 @@ def workers_config(document: Document) -> WorkersConfig:
     )
 
 
-def controller_config(document: Document) -> ControllerConfig:
-    """What the controller is told."""
+def controller_config(
+    document: Document, *, preload: bool | tuple[ModelId, ...] = True
+) -> ControllerConfig:
+    """What the controller is told. ``preload``: which marked models of LocalAI's it loads."""
     scheduler = document.scheduler
     poll_s = scheduler.poll_seconds
     return ControllerConfig(
@@ -225,6 +240,9 @@ def controller_config(document: Document) -> ControllerConfig:
         load_timeout_s=scheduler.load_timeout_seconds,
         drain_timeout_s=scheduler.drain_timeout_seconds,
         batch_slots=document.workers.batch_slots,
+        preload=preload,
+        ladders=ladders(document),
+        ladder_options=ladder_options(document),
     )
 
 
@@ -249,6 +267,61 @@ def planner_config(document: Document) -> PlannerConfig:
         tick_s=scheduler.tick_seconds,
         turn_s=scheduler.turn_seconds,
         turn_drain_s=scheduler.turn_drain_seconds,
+        groups=groups(document),
+        warm=warm_config(document),
+        schedules=schedules(document),
+    )
+
+
+def groups(document: Document) -> Groups:
+    """Groups by kind of work, by name."""
+    return {
+        name: GroupConfig(
+            name=name,
+            models=group.models,
+            memory_bytes=group.memory_limit,
+            cpu_cores=group.cpu_limit,
+            gpus=group.gpu_limit,
+            concurrency=group.concurrency,
+            queue=group.queue,
+            precedence=(
+                USUAL_PRECEDENCE.get(name, OTHERS_PRECEDENCE)
+                if group.precedence is None
+                else group.precedence
+            ),
+        )
+        for name, group in document.resources.items()
+    }
+
+
+def warm_config(document: Document) -> WarmConfig | None:
+    """What is kept in the page cache; None: nothing is."""
+    optimization, memory = document.optimization, document.memory_optimization
+    is_off = not optimization.enable_model_caching or memory.model_caching_strategy == "none"
+    if is_off or optimization.cache_size_gb == 0:
+        return None
+    cache_gb, free_mb = optimization.cache_size_gb, memory.swap_threshold_mb
+    return WarmConfig(
+        strategy=memory.model_caching_strategy,
+        budget_bytes=None if cache_gb is None else round(cache_gb * 1024 * MIB),
+        keep_free_bytes=(USUAL_FREE_MB if free_mb is None else free_mb) * MIB,
+        read_bytes_per_s=optimization.cache_read_mb_per_second * MIB,
+        horizon_s=max(USUAL_WARM_HORIZON_S, optimization.prefetch_window_minutes * 60),
+    )
+
+
+def schedules(document: Document) -> tuple[WarmUpSchedule, ...]:
+    """When which models shall be resident."""
+    return tuple(
+        WarmUpSchedule(
+            cron=schedule.cron,
+            zone=schedule.timezone,
+            models=schedule.models,
+            keep_s=None if schedule.keep_minutes is None else schedule.keep_minutes * 60,
+            until=schedule.until,
+            yields=schedule.yield_,
+        )
+        for schedule in document.schedules
     )
 
 

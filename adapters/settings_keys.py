@@ -117,6 +117,8 @@ def json_schema() -> dict[str, Any]:
         name: {"description": "LocalAI's own; not read here."}
         for name in sorted(LOCALAI_MODEL_KEYS)
     }
+    variants = model["properties"]["variants"]
+    variants["items"] = {"anyOf": [variants["items"], {"type": "string"}]}
     models = schema["properties"]["models"]
     by_name = {"type": models.pop("type"), "additionalProperties": models["additionalProperties"]}
     entry = {"allOf": [models.pop("additionalProperties")], "required": ["name"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Any
 
 from pydantic import SecretStr
@@ -62,7 +63,7 @@ def _values(settings: Settings, key: Key) -> Iterator[tuple[KeyPath, Any]]:
 
 def _children(parent: Any, name: str) -> Iterator[tuple[str, Any]]:
     if isinstance(parent, Section):
-        yield name, getattr(parent, name)
+        yield name, getattr(parent, f"{name}_" if iskeyword(name) else name)
     elif isinstance(parent, tuple):
         yield from ((str(index), value) for index, value in enumerate(parent))
     else:

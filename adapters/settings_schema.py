@@ -8,16 +8,17 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
+from adapters.settings_groups import ResourceGroup, Schedule
 from adapters.settings_queue import MAX_WAITING, QueueSection
 from adapters.settings_services import Control, Gateway, LocalAI, Logging, Predictor, Redis, Workers
+from adapters.settings_variants import VariantEntry
 from adapters.settings_types import (
     Accelerator,
     Caching,
     Compression,
-    Cpu,
     CpuMetric,
+    FallbackRule,
     GpuMetric,
-    Memory,
     Mode,
     Number,
     OnAbort,
@@ -206,21 +207,27 @@ class Optimization(Section):
     """Loading ahead of demand, and the warm tier."""
 
     enable_model_caching: bool = setting(
-        "Keep weights of unloaded models in host memory.",
+        "Keep weights of unloaded models in host memory, where `localai.models_path` says where "
+        "they are.",
         default=True,
-        no_effect="the operating system's page cache decides",
     )
     cache_size_gb: Number | None = setting(
-        "Host memory for weights of unloaded models, in GiB.",
+        "Most host memory for weights of unloaded models, in GiB. None: half of the host's.",
         default=None,
         ge=0,
         le=1024**2,
-        no_effect="the operating system's page cache decides; memory.gpu_budget_mb bounds models",
+    )
+    cache_read_mb_per_second: Number = setting(
+        "How fast weights are read ahead, in MiB a second; loads go before.",
+        default=500.0,
+        gt=0,
+        le=1024**2,
     )
     prefetch_enabled: bool = setting("Load models before they are asked for.", default=True)
     prefetch_window_minutes: Number = setting(
         "Models are loaded at most this long before their use; bounds "
-        "`scheduler.prefetch_horizon_seconds`.",
+        "`scheduler.prefetch_horizon_seconds`. Weights are read ahead for that time where it is "
+        "more than 15 minutes.",
         default=0.75,
         gt=0,
         le=1440,
@@ -231,24 +238,24 @@ class MemoryOptimization(Section):
     """Memory techniques that other schedulers offer."""
 
     model_caching_strategy: Caching = setting(
-        "Which models stay in memory.", default="adaptive", no_effect="scheduler.policy decides"
+        "Whose weights are kept in host memory: those likeliest to be loaded soon (`adaptive`), "
+        "used last (`lru`), used most (`lfu`), unloaded last (`fifo`), or nobody's (`none`).",
+        default="adaptive",
     )
     partial_loading: bool = setting(
-        "Load some of a model's layers to the GPU.",
+        "Models without `variants` get a rung with half as many layers on the GPU.",
         default=False,
-        no_effect="gpu_layers in LocalAI's model file decides",
     )
     memory_compression: Compression = setting(
-        "Use smaller variants.",
+        "`quantization`: models without `variants` get rungs of the same weights in smaller "
+        "quantisations, as far as their files are there.",
         default="none",
-        no_effect="the model file's own quantisation is used",
     )
     swap_threshold_mb: Whole | None = setting(
-        "Free host memory below which nothing is kept warm, in MiB.",
+        "Free host memory below which nothing is kept warm, in MiB. None: 1024.",
         default=None,
         ge=0,
         le=1024**3,
-        no_effect="memory.reserve_ratio keeps memory free",
     )
 
 
@@ -264,26 +271,6 @@ class MemoryBudget(Section):
     reserve_ratio: Number = setting("Share of the budget that stays free.", default=0.2, ge=0, lt=1)
 
 
-_NO_GROUPS = "memory.gpu_budget_mb and queue_config hold for all models together"
-
-
-class ResourceGroup(Section):
-    """Share of one kind of work, such as `text_generation`."""
-
-    cpu_limit: Cpu | None = setting(
-        "Cores.", default=None, allowed='cores such as "2", "0.5" or "500m"', no_effect=_NO_GROUPS
-    )
-    memory_limit: Memory | None = setting(
-        "Memory.",
-        default=None,
-        allowed='memory such as "8Gi", "512Mi" or "16G"',
-        no_effect=_NO_GROUPS,
-    )
-    gpu_limit: Cpu | None = setting(
-        "GPUs.", default=None, allowed='GPUs such as "1", "0" or "0.5"', no_effect=_NO_GROUPS
-    )
-
-
 class SchedulingProfile(Section):
     """What is known about a model beforehand. Measured values win over it."""
 
@@ -291,11 +278,11 @@ class SchedulingProfile(Section):
         "Memory it takes while loaded, in MiB.", default=None, ge=1, le=1024**3
     )
     gpu_acceleration_factor: Number | None = setting(
-        "How many times faster it is on a GPU than on CPUs.",
+        "How many times faster it is on a GPU than on CPUs: what a rung on CPUs is expected to "
+        "take until that was measured.",
         default=None,
         gt=0,
         le=100_000,
-        no_effect="models run where LocalAI's model file puts them",
     )
     priority_class: Priority | None = setting(
         "Class of its requests; high, medium and low are realtime, batch and background.",
@@ -349,6 +336,17 @@ class Model(Section):
         ge=1,
         le=MAX_WAITING,
     )
+    variants: tuple[VariantEntry, ...] = setting(
+        "Its ladder, the best first: what may answer while the model itself is not to be had. A "
+        "name alone stands for `model`.",
+        default=(),
+        allowed="a list of model names, and of mappings that say what is made",
+    )
+    fallback: FallbackRule = setting(
+        "Whether its requests may be answered from its ladder: `allow` unless their caller "
+        "refuses, `ask` those that say `X-Headstart-Fallback: allow`, `deny` none.",
+        default="allow",
+    )
 
 
 def _read_only(value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -386,6 +384,11 @@ class Document(Section):
         "Models by name, or a list of entries with `name`.",
         default={},
         allowed="a mapping of model names, or a list of entries with a name",
+    )
+    schedules: tuple[Schedule, ...] = setting(
+        "Models that are loaded at known times.",
+        default=(),
+        allowed="a list of schedules with a cron line",
     )
     predictor: Predictor = setting("Forecasts.", default=Predictor())
     workers: Workers = setting("Batches and background jobs.", default=Workers())

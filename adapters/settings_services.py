@@ -8,6 +8,7 @@ from adapters.settings_types import (
     URL_ALLOWED,
     Accelerator,
     EnvName,
+    FallbackRule,
     HeaderRule,
     Host,
     HttpUrl,
@@ -100,6 +101,11 @@ class NamedKey(Section):
         default=1.0,
         ge=0,
         le=1,
+    )
+    fallback: FallbackRule | None = setting(
+        "Whether its requests may be answered from a lower rung of their model's ladder; `ask`: "
+        "those that say `X-Headstart-Fallback: allow`. None: as the model says.",
+        default=None,
     )
 
 
@@ -248,6 +254,12 @@ class Backend(Section):
         allowed="the name of an environment variable",
     )
     accelerator: Accelerator = setting("What its models run on.", default="cuda")
+    models_path: Text | None = setting(
+        "Its models folder, where it is mounted here: weights can then be read ahead, and seen in "
+        "the page cache. None: it is not.",
+        default=None,
+        allowed="a path",
+    )
     primary: bool | None = setting(
         "Lists, UI and admin calls go to this one. None: to the first.", default=None
     )
@@ -266,6 +278,12 @@ class LocalAI(Section):
         "File that holds the key instead.", default=None, allowed="a path"
     )
     accelerator: Accelerator = setting("What its models run on.", default="cuda")
+    models_path: Text | None = setting(
+        "Its models folder, where it is mounted here: weights can then be read ahead, and seen in "
+        "the page cache. None: it is not.",
+        default=None,
+        allowed="a path",
+    )
     backends: tuple[Backend, ...] = setting(
         "Several instances instead of `url`.", default=(), allowed="a list of backends"
     )
@@ -277,7 +295,8 @@ class Redis(Section):
     url: RedisUrl | None = setting(
         "Its address. None: `headstart up` starts an embedded server of its own.",
         default=None,
-        allowed='an address such as "redis://host:6379/0", "rediss://…" or "unix:///path"',
+        allowed='an address such as "redis://host:6379/0", "rediss://…", "unix:///path" or '
+        '"redis+sentinel://host1:26379,host2:26379/service/0"',
     )
 
 

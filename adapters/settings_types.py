@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from cronsim import CronSim, CronSimError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -16,6 +19,9 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.config import JsonDict
+
+from adapters.redis_address import sentinel_address
+from contracts.variants import QUANTISATIONS
 
 ALLOWED = "x-headstart-allowed"
 """Schema extra: what a value must be, where type and bounds do not say it."""
@@ -35,6 +41,7 @@ _MEMORY_FACTOR |= {"ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4}
 KEY_HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):[0-5]\d")
 _HOST = re.compile(r"[A-Za-z0-9_.\-]{1,253}|\[?[0-9A-Fa-f:.%]{2,60}\]?")
 
 
@@ -56,6 +63,7 @@ def setting(
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
+    alias: str | None = None,
 ) -> Any:
     """A key of the configuration.
 
@@ -71,13 +79,17 @@ def setting(
         The key does nothing yet; this is what takes its place.
     ge, gt, le, lt : float, optional
         Bounds, as pydantic names them.
+    alias : str, optional
+        How the key is called in the file, where Python cannot call it so.
     """
     extra: JsonDict = {}
     if allowed is not None:
         extra[ALLOWED] = allowed
     if no_effect is not None:
         extra[NO_EFFECT] = no_effect
-    return Field(default, description=what, json_schema_extra=extra, ge=ge, gt=gt, le=le, lt=lt)
+    return Field(
+        default, description=what, json_schema_extra=extra, ge=ge, gt=gt, le=le, lt=lt, alias=alias
+    )
 
 
 def parse_cpu(value: object) -> float:
@@ -112,6 +124,37 @@ def _no_switch(value: object) -> object:
 
 def _one_spelling(value: object) -> object:
     return value.strip().lower().replace("_", "-") if isinstance(value, str) else value
+
+
+def _quantisation(value: object) -> str:
+    text = str(value).strip().lower().replace("-", "_")
+    if text not in QUANTISATIONS:
+        raise ValueError("not a quantisation")
+    return text
+
+
+def _cron(text: str) -> str:
+    if len(text.split()) != 5:
+        raise ValueError("not five fields")
+    try:
+        CronSim(text, datetime(2000, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        raise ValueError("not a cron line") from error
+    return " ".join(text.split())
+
+
+def _zone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (ZoneInfoNotFoundError, OSError, ValueError) as error:
+        raise ValueError("not a time zone") from error
+    return text
+
+
+def _time_of_day(text: str) -> str:
+    if _TIME_OF_DAY.fullmatch(text) is None:
+        raise ValueError("not a time of day")
+    return text
 
 
 def _printable(text: str) -> str:
@@ -164,6 +207,8 @@ def _http_url(text: str) -> str:
 
 def _redis_url(secret: SecretStr) -> SecretStr:
     text = _printable(secret.get_secret_value()).strip()
+    if sentinel_address(text) is not None:
+        return SecretStr(text)
     parts = urlsplit(text)
     port = parts.port  # raises ValueError when it is none
     is_socket = parts.scheme == "unix" and bool(parts.path)
@@ -176,6 +221,9 @@ def _redis_url(secret: SecretStr) -> SecretStr:
 Whole = Annotated[int, BeforeValidator(_no_switch)]
 Number = Annotated[float, BeforeValidator(_no_switch), Field(allow_inf_nan=False)]
 Text = Annotated[str, Field(max_length=4096), AfterValidator(_printable)]
+Cron = Annotated[str, Field(max_length=256), AfterValidator(_cron)]
+Zone = Annotated[str, Field(max_length=256), AfterValidator(_zone)]
+TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 KeyHash = Annotated[SecretStr, AfterValidator(_key_hash)]
 KeyName = Annotated[str, AfterValidator(_key_name)]
@@ -214,6 +262,8 @@ Priority = Annotated[
     BeforeValidator(_one_spelling),
 ]
 HeaderRule = Annotated[Literal["lower", "any", "fixed"], BeforeValidator(_one_spelling)]
+FallbackRule = Annotated[Literal["allow", "ask", "deny"], BeforeValidator(_one_spelling)]
+Quantisation = Annotated[str, BeforeValidator(_quantisation)]
 Level = Annotated[
     Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_one_spelling)
 ]

@@ -45,6 +45,7 @@ def validate(source: Source, problems: Problems) -> Document | None:
     _check_loop(document, source, problems)
     _check_ratios(document, source, problems)
     _check_keys(document, source, problems)
+    _check_schedules(document, source, problems)
     return document if problems.count == before else None
 
 
@@ -181,6 +182,16 @@ def _check_ratios(document: Document, source: Source, problems: Problems) -> Non
             f"predictor.expires_seconds = {predictor.expires_seconds:g}: must be above "
             f"predictor.publish_seconds, which is {predictor.publish_seconds:g}",
         )
+
+
+def _check_schedules(document: Document, source: Source, problems: Problems) -> None:
+    for index, schedule in enumerate(document.schedules):
+        place = ("schedules", str(index))
+        where = origin_of(place, source)
+        if (schedule.keep_minutes is None) == (schedule.until is None):
+            problems.add(where, f"{said(place)}: needs either keep_minutes or until")
+        if not schedule.models and not schedule.yield_:
+            problems.add(where, f"{said(place)}: names no models")
 
 
 def _check_keys(document: Document, source: Source, problems: Problems) -> None:

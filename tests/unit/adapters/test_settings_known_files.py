@@ -84,8 +84,6 @@ def test_the_schedulers_main_sections() -> None:
     assert without_effect(settings) == {
         "resource_monitoring.gpu_metrics",
         "resource_monitoring.cpu_metrics",
-        "optimization.enable_model_caching",
-        "optimization.cache_size_gb",
     }
     assert any("prefetch_window_minutes is more" in notice for notice in settings.notices)
 
@@ -100,10 +98,6 @@ def test_thresholds_and_memory_options() -> None:
         "resource_monitoring.vram_usage_threshold",
         "resource_monitoring.model_load_latency_window",
         "resource_monitoring.inference_latency_percentile",
-        "memory_optimization.model_caching_strategy",
-        "memory_optimization.partial_loading",
-        "memory_optimization.memory_compression",
-        "memory_optimization.swap_threshold_mb",
     }
 
 
@@ -112,7 +106,7 @@ def test_groups_with_quantities_as_in_kubernetes() -> None:
     text, speech = settings.document.resources["text"], settings.document.resources["speech"]
     assert (text.cpu_limit, text.memory_limit, text.gpu_limit) == (2.0, 8 * 1024**3, 1.0)
     assert (speech.cpu_limit, speech.memory_limit, speech.gpu_limit) == (0.5, 512_000_000, 0.0)
-    assert len(without_effect(settings)) == 6
+    assert without_effect(settings) == set()
 
 
 def test_model_entries_that_are_preloaded() -> None:
@@ -132,7 +126,10 @@ def test_the_environment_that_people_set() -> None:
     )
     assert settings.document.optimization.cache_size_gb == 10
     assert settings.controller_config().planner.parallel_loads == 4
-    assert without_effect(settings) == {"optimization.cache_size_gb"}
+    warm = settings.controller_config().planner.warm
+    assert warm is not None
+    assert warm.budget_bytes == 10 * 1024**3
+    assert without_effect(settings) == set()
 
 
 @pytest.mark.parametrize(
