@@ -1,0 +1,134 @@
+"""One name of a model for another, in a request's body and in the answer to it. Pure.
+
+Only the bytes of the name change. In a body it is the value of the outermost ``model``. In an
+answer it is each ``"model": "<name>"`` outside of strings, at whatever depth an API puts it:
+inside of a JSON string the quotes are escaped, so that no text can look like one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from api.gateway.detect import Bytes
+
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]', re.DOTALL)
+_SPACE = rb"[ \t\r\n]{0,8}"
+_KEYS = frozenset({"model"})
+
+
+@dataclass(frozen=True, slots=True)
+class NamePlace:
+    """Where a body names its model: the quoted text between these places."""
+
+    start: int
+    end: int
+
+
+def find_name(body: Bytes) -> NamePlace | None:
+    """Where the outermost ``model`` of a JSON body stands.
+
+    None where there is none that is text, or more than one.
+    """
+    depth, key, found = 0, b"", None
+    is_key = is_value = False
+    for token in _TOKEN.finditer(body):
+        mark = token[0][:1]
+        if mark == b'"':
+            if depth == 1 and is_key:
+                key = bytes(token[0])
+                is_key = False
+            elif depth == 1 and is_value and _is_model(key):
+                if found is not None:
+                    return None
+                found = NamePlace(token.start(), token.end())
+        elif mark in (b"{", b"["):
+            depth += 1
+            is_key = depth == 1 and mark == b"{"
+        elif mark in (b"}", b"]"):
+            depth -= 1
+        elif depth == 1:
+            is_value, is_key = mark == b":", mark == b","
+    return found
+
+
+def renamed(body: Bytes, place: NamePlace, name: str) -> tuple[Bytes, bytes, Bytes]:
+    """The body with another name, as the three pieces that follow each other."""
+    return body[: place.start], json.dumps(name, ensure_ascii=False).encode(), body[place.end :]
+
+
+class NameFilter:
+    """Puts one name in the place of another while an answer passes.
+
+    Parameters
+    ----------
+    served : str
+        The name that the answer says.
+    asked : bytes
+        What it shall say: quoted JSON text, as the caller wrote it.
+    """
+
+    __slots__ = ("_asked", "_heads", "_held", "_pattern")
+
+    def __init__(self, served: str, asked: bytes) -> None:
+        names = b"|".join(re.escape(text) for text in _spellings(served))
+        self._pattern = re.compile(rb'("model"' + _SPACE + b":" + _SPACE + b")(?:" + names + b")")
+        self._heads = tuple(_spellings(served))
+        self._asked = asked
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """What may go on now; the beginning of what could be a name is kept for later."""
+        text = self._replaced(self._held + data)
+        place = self._open_place(text)
+        self._held = text[place:]
+        return text[:place]
+
+    def end(self) -> bytes:
+        """What was kept."""
+        held, self._held = self._held, b""
+        return held
+
+    def _replaced(self, text: bytes) -> bytes:
+        return self._pattern.sub(lambda found: found[1] + self._asked, text)
+
+    def _open_place(self, text: bytes) -> int:
+        """Where something begins at the end of ``text`` that may go on to be a name's place."""
+        longest = max(map(len, self._heads)) + len(b'"model":') + 16
+        start = max(0, len(text) - longest)
+        place = text.find(b'"', start)
+        while place >= 0:
+            if self._may_be(text[place:]):
+                return place
+            place = text.find(b'"', place + 1)
+        return len(text)
+
+    def _may_be(self, tail: bytes) -> bool:
+        """Whether ``tail`` is the beginning of a key with our value, and not yet all of it."""
+        key = b'"model"'
+        if len(tail) < len(key):
+            return key.startswith(tail)
+        if not tail.startswith(key):
+            return False
+        colon, space, value = tail[len(key) :].lstrip(b" \t\r\n").partition(b":")
+        if colon:
+            return False
+        if not space:
+            return True
+        value = value.lstrip(b" \t\r\n")
+        return any(len(value) < len(head) and head.startswith(value) for head in self._heads)
+
+
+def _is_model(key: bytes) -> bool:
+    try:
+        return json.loads(key) in _KEYS
+    except ValueError:
+        return False
+
+
+def _spellings(name: str) -> list[bytes]:
+    """The quoted name as JSON writers put it: as it is, and as Go does, which escapes HTML."""
+    plain = json.dumps(name, ensure_ascii=False)
+    in_go = plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return list(dict.fromkeys((plain.encode(), in_go.encode())))
