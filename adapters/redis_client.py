@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialWithJitterBackoff
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -23,6 +25,7 @@ from redis.exceptions import (
     TimeoutError,  # noqa: A004 - the library's own name
 )
 
+from adapters.redis_address import sentinel_address
 from contracts.errors import HeadstartError, Invalid, Permanent, Transient
 
 T = TypeVar("T")
@@ -47,7 +50,7 @@ _PASSING_ERRORS = (
 
 
 def connect(url: str) -> redis.asyncio.Redis:
-    """A client for ``url`` (``redis://``, ``rediss://`` or ``unix://``); it connects on first use.
+    """A client for ``url`` (``adapters.redis_address``); it connects on first use.
 
     Broken connections are retried three times within about a second, timeouts are not: a
     server that hangs is told to the caller at once. RESP2 is asked for explicitly, since the
@@ -58,26 +61,71 @@ def connect(url: str) -> redis.asyncio.Redis:
     Invalid
         The url cannot be understood. Its password is not repeated.
     """
-    try:
-        return redis.asyncio.Redis.from_url(
-            url,
-            protocol=2,
-            decode_responses=False,
-            socket_timeout=_SOCKET_TIMEOUT_S,
-            socket_connect_timeout=_CONNECT_TIMEOUT_S,
-            health_check_interval=15,
-            max_connections=_MAX_CONNECTIONS,
-            client_name=client_name(os.getpid()),
-            retry=_BrokenConnectionRetry(
-                ExponentialWithJitterBackoff(base=0.05, cap=0.5),
-                3,
-                supported_errors=(ConnectionError,),
-            ),
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "decode_responses": False,
+        "socket_timeout": _SOCKET_TIMEOUT_S,
+        "socket_connect_timeout": _CONNECT_TIMEOUT_S,
+        "health_check_interval": 15,
+        "max_connections": _MAX_CONNECTIONS,
+        "client_name": client_name(os.getpid()),
+        "retry": _BrokenConnectionRetry(
+            ExponentialWithJitterBackoff(base=0.05, cap=0.5), 3, supported_errors=(ConnectionError,)
+        ),
+    }
+    with understood(url):
+        watched = sentinel_address(url)
+        if watched is None:
+            client = redis.asyncio.Redis.from_url(url, **options)
+            check_arguments(client)
+            return client
+        asked: dict[str, Any] = {
+            "protocol": 2,
+            "socket_timeout": _CONNECT_TIMEOUT_S,
+            # There are others to ask, and the whole is tried again anyway.
+            "retry": Retry(NoBackoff(), 0),
+            **watched.asking,
+        }
+        sentinel = Sentinel(  # type: ignore[no-untyped-call] # redis-py's
+            watched.sentinels, sentinel_kwargs=asked, **watched.data, **options
         )
+        master: redis.asyncio.Redis = sentinel.master_for(watched.service, _Watched)
+        return master
+
+
+class _Watched(redis.asyncio.Redis):
+    """A client whose address sentinels know; their connections end with its own."""
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:  # noqa: FBT001 - redis-py's
+        await super().aclose(close_connection_pool)
+        for sentinel in self.connection_pool.sentinel_manager.sentinels:  # type: ignore[attr-defined] # its own pool
+            await sentinel.aclose()
+
+
+def check_arguments(client: redis.Redis | redis.asyncio.Redis) -> None:
+    """Make a connection without opening it: an unknown word in an address is found now.
+
+    Raises
+    ------
+    ValueError
+    """
+    pool = client.connection_pool
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except TypeError as error:
+        raise ValueError(str(error).rpartition(") ")[2]) from error
+
+
+@contextmanager
+def understood(url: str) -> Iterator[None]:
+    """What is wrong with an address, said without its password."""
+    try:
+        yield
     except ValueError as error:
         raise Invalid(
-            f"redis url {redact(url)!r}: not understood; write redis://host:6379/0, "
-            "rediss://user:password@host:6380/0 or unix:///path/to/redis.sock"
+            f"redis url {redact(url)!r}: {error}; write redis://host:6379/0, "
+            "rediss://user:password@host:6380/0, unix:///path/to/redis.sock or "
+            "redis+sentinel://host1:26379,host2:26379/service/0"
         ) from error
 
 
