@@ -107,6 +107,11 @@ def unreadable_key(job_id: str) -> str:
     return f"headstart:job-unreadable:{job_id}"
 
 
+def lost_key(job_id: str) -> str:
+    """Where workers say that a job's record was gone before the job ran."""
+    return f"headstart:job-lost:{job_id}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerBeat:
     """A worker that is registered for a queue, and how long ago (real seconds) it said so."""
@@ -262,9 +267,12 @@ class RqJobQueue:
         )
 
     def _set_aside(self, job_id: str) -> Mapping[str, object] | None:
-        if not self._client.exists(unreadable_key(job_id)):
+        if self._client.exists(unreadable_key(job_id)):
+            said = "its record in Redis could not be read"
+        elif self._client.exists(lost_key(job_id)):
+            said = "its record vanished from Redis before it ran: is maxmemory-policy noeviction?"
+        else:
             return None
-        said = "its record in Redis could not be read"
         return {"job_id": job_id, "state": JobState.FAILED.value, "error": said}
 
 

@@ -41,6 +41,8 @@ from workers.jobs import JobFailed, JobRunner
 
 ENTRY = "workers.jobs.run"
 """The name that jobs carry, as ``adapters.rq_queue`` writes it."""
+LOST_KEY = "headstart:job-lost:{}"
+"""Where it says that a job's record was gone before the job ran, as ``adapters.rq_queue`` reads."""
 WORKER_TTL_S = 30
 MONITORING_S = 5
 MAINTENANCE_S = 10
@@ -200,6 +202,8 @@ class QueueWorker(Worker):
             job = queue.fetch_job(job_id)
             if job is None:
                 log.error("job_lost", job_id=job_id, queue=queue.name)
+                # What it was is gone; that it was there is told to who asks for it.
+                self.connection.set(LOST_KEY.format(job_id), queue.name, ex=self._failure_ttl_s)
             elif self._is_elsewhere(job, queue):
                 log.debug("job_recovered_already", job_id=job_id)
             elif popped.set_first_seen(job_id) or not self._is_stuck(queue, job_id):

@@ -441,6 +441,11 @@ async def test_on_a_server_that_evicts_it_warns_and_jobs_that_vanished_block_nob
             workers.start("background", gateway.url)
             await until(lambda: state(jobs, "there") == "finished")
             await until(lambda: len(workers.lines("job_lost")) == 2, within_s=20.0)
+            for name in ("gone-1", "gone-2"):
+                told = jobs.status(name)
+                assert told is not None
+                assert told["state"] == "failed"
+                assert "vanished" in str(told["error"])
         assert [line["policy"] for line in workers.lines("redis_evicts")] == ["allkeys-lru"]
         assert {line["job_id"] for line in workers.lines("job_lost")} == {"gone-1", "gone-2"}
     finally:
