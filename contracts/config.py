@@ -84,6 +84,16 @@ class WarmConfig:
     horizon_s: float = 900.0
 
 
+class WarmUp(StrEnum):
+    """Whether a model that was loaded ahead of its use is made to answer something at once."""
+
+    AUTO = "auto"
+    """Where a small request of its kind exists."""
+    ALWAYS = "always"
+    """Also where the smallest takes a while, such as an image."""
+    NEVER = "never"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
     """What the configuration declares about a model; None: not declared.
@@ -119,6 +129,7 @@ class ModelProfile:
     gpu_layers: int | None = None
     weights_bytes: int | None = None
     revision: str = ""
+    warm_up: WarmUp = WarmUp.AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,9 @@ class UnloadCause(StrEnum):
     GHOST = "ghost"
     """Its process was dead while LocalAI still listed it."""
     EXTERNAL = "external"
+    """LocalAI did it behind our back: its limit, watchdog or reclaimer, or somebody's call."""
+    RESTART = "restart"
+    """LocalAI began anew, so that everything was gone at once."""
 
 
 class IntentKind(StrEnum):
@@ -279,6 +282,8 @@ class NodeObserved(Event):
         is used beyond the footprints of our models.
     reading : ProbeReading or None
         All that the node's probes told, without processes; the figures above follow from it.
+    restarted : bool
+        LocalAI began anew since the poll before: what was resident is gone, and so are cool-downs.
     """
 
     node: NodeId
@@ -289,6 +294,7 @@ class NodeObserved(Event):
     model_limit: int | None
     used_by_others_bytes: int | None = None
     reading: ProbeReading | None = None
+    restarted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,12 +317,16 @@ class ActionApplied(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed(Event):
-    """An ordered action did not reach the wanted end."""
+    """An ordered action did not reach the wanted end.
+
+    ``is_refused``: nothing of ours was in the way, LocalAI did not do it or did not answer.
+    """
 
     action_id: str
     kind: str
     subject: str
     error: str
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,9 @@ class Reason(StrEnum):
     SHUTTING_DOWN = "shutting_down"
     MAY_WAIT = "may_wait"
     GROUP_LIMIT = "group_limit"
+    # Seen, not decided: LocalAI did it
+    LOCALAI_UNLOADED = "localai_unloaded"
+    LOCALAI_RESTARTED = "localai_restarted"
     # Refusals
     NEVER_FITS = "never_fits"
     UNKNOWN_MODEL = "unknown_model"
@@ -98,6 +101,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.SHUTTING_DOWN: "the service is stopping",
     Reason.MAY_WAIT: "only batch or background work waits for it, and what would go was just used",
     Reason.GROUP_LIMIT: "its group holds as much as it may, and nothing of it can go",
+    Reason.LOCALAI_UNLOADED: "LocalAI unloaded it by itself (its limit, watchdog or reclaimer)",
+    Reason.LOCALAI_RESTARTED: "LocalAI began anew, so everything that was resident is gone",
     Reason.NEVER_FITS: "it is larger than the whole memory budget",
     Reason.UNKNOWN_MODEL: "LocalAI does not list this model",
     Reason.NODE_LOST: "the node does not answer",

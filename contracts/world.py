@@ -9,6 +9,7 @@ from enum import StrEnum
 from contracts.events import LoadCause, PriorityClass
 from contracts.ids import ModelId, NodeId, RequestId
 from contracts.memory import FootprintSource, PlaceStatus, Split, UnseenMemory
+from contracts.node_facts import NodeFacts
 from contracts.readings import ProbeReading
 
 
@@ -159,6 +160,8 @@ class ModelStatus:
         known how much was). None: it did not. Forgotten at ``out_of_memory_until_s``.
     unload_failures : int
         Unloads in a row that were given up; each makes the next try later.
+    unload_failure : str
+        What LocalAI said when it did not stop it; empty: it did, or was not told to.
     yielded : int
         How often it was let go for another program since somebody used it; above 0 it comes
         back when there is room again.
@@ -195,6 +198,7 @@ class ModelStatus:
     out_of_memory_bytes: int | None = None
     out_of_memory_until_s: float | None = None
     unload_failures: int = 0
+    unload_failure: str = ""
     yielded: int = 0
 
     @property
@@ -240,6 +244,8 @@ class NodeStatus:
         Models that were stopped and whose memory the probe does not show yet.
     leaked_bytes : int
         What unloads gave back too little, all together: the drift of the idle floor.
+    facts : NodeFacts or None
+        Its version, calls, settings that fight the plan, and peers; None: not looked up yet.
     """
 
     node: NodeId
@@ -257,6 +263,7 @@ class NodeStatus:
     places: tuple[PlaceStatus, ...] = ()
     unseen: tuple[UnseenMemory, ...] = ()
     leaked_bytes: int = 0
+    facts: NodeFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
