@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +87,32 @@ class ProbeReading:
     memory_pressure_full_ratio: float | None = None
     io_pressure_some_ratio: float | None = None
     io_pressure_full_ratio: float | None = None
+
+
+def over_all(reading: ProbeReading) -> ProbeReading:
+    """The reading with the figures over all of its cards; what no card tells stays None."""
+    gpus = reading.gpus
+    held = [(_held_bytes(gpu), gpu.memory_total_bytes) for gpu in gpus]
+    return replace(
+        reading,
+        gpu_utilization_ratio=_most(gpu.utilization_ratio for gpu in gpus),
+        gpu_temperature_celsius=_most(gpu.temperature_celsius for gpu in gpus),
+        gpu_memory_total_bytes=_sum(total for _, total in held if total is not None),
+        gpu_memory_used_bytes=_sum(used for used, total in held if used is not None and total),
+    )
+
+
+def _held_bytes(gpu: GpuReading) -> int | None:
+    """What is not free: the driver's own counts, whether or not the driver says so."""
+    if gpu.memory_total_bytes is not None and gpu.memory_free_bytes is not None:
+        return max(0, gpu.memory_total_bytes - gpu.memory_free_bytes)
+    return gpu.memory_used_bytes
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _sum(values: Iterable[int]) -> int | None:
+    told = tuple(values)
+    return sum(told) if told else None

@@ -1,0 +1,1 @@
+"""What reads the machine: one file per source, each behind ``contracts.ports.Probe``."""
