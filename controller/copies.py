@@ -113,7 +113,7 @@ def _on_node(
         return []
     here = room(world, node.node, config)
     could_go = idle_models(world, world.on_node(node.node))
-    missing_bytes = here.missing_bytes(wanted.footprint_bytes or 0) - sum(
+    missing_bytes = here.missing_bytes(here.main_need(wanted)) - sum(
         status.occupied_bytes for status in could_go
     )
     going = [Copy(status.model, node.node) for status in copies]

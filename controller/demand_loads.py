@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from contracts.events import LoadCause, PriorityClass
 from contracts.plan import Outcome
 from contracts.reasons import Reason
-from contracts.world import ModelStatus
+from contracts.world import ModelStatus, Residency
 from controller.demand import ABSENT, RANK, Demand, demands, in_turn, spared, yielding
 from controller.draft import AT_ONCE, Draft, Evidence, Terms
-from controller.eviction import choose, idle_models, names
+from controller.eviction import choose_for, idle_models, names
 from controller.memory import Room
 from controller.policies.base import Context, Policy, Victim
 
 _MIB = 1024**2
 
-_NOBODY_CAN_HELP = frozenset({Reason.COOL_DOWN, Reason.NEVER_FITS, Reason.MAY_WAIT})
+_NOBODY_CAN_HELP = frozenset(
+    {Reason.COOL_DOWN, Reason.NEVER_FITS, Reason.MAY_WAIT, Reason.OUT_OF_MEMORY}
+)
 """Nothing that others do or wait for would help a load that is held for these."""
 
 
@@ -33,10 +35,6 @@ class _Wanted:
     @property
     def rank(self) -> int:
         return RANK[PriorityClass.REALTIME if self.demand is None else self.demand.priority]
-
-    @property
-    def needed_bytes(self) -> int:
-        return self.status.footprint_bytes or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +100,10 @@ def _all_wanted(draft: Draft, context: Context) -> list[_Wanted]:
 def _make_room(draft: Draft, context: Context, policy: Policy, wanted: _Wanted) -> _Made:
     """Whose unloading lets the load start, or why it cannot."""
     room = draft.room(context.node, context.config, policy.model_limit(context))
-    held = _hold_reason(context, wanted, room)
+    held = _hold_reason(draft, context, wanted, room)
     if held is not None:
         return _Made(held=held)
-    if not (room.missing_bytes(wanted.needed_bytes) or room.missing_slots()):
+    if not (room.shortage(wanted.status) or room.slots_short(wanted.status)):
         return _Made()
     if room.draining:
         # What drains still counts as held: until it is gone more would be evicted than needed.
@@ -125,15 +123,19 @@ def _make_room(draft: Draft, context: Context, policy: Policy, wanted: _Wanted) 
     return _Made(held=Reason.MAY_WAIT) if victims is None else _Made(victims)
 
 
-def _hold_reason(context: Context, wanted: _Wanted, room: Room) -> Reason | None:
-    cooldown_s = wanted.status.cooldown_until_s
-    if cooldown_s is not None and context.now_s < cooldown_s:
+def _hold_reason(draft: Draft, context: Context, wanted: _Wanted, room: Room) -> Reason | None:
+    status = wanted.status
+    if status.cooldown_until_s is not None and context.now_s < status.cooldown_until_s:
         return Reason.COOL_DOWN
-    if room.never_fits(wanted.needed_bytes):
-        return Reason.NEVER_FITS
+    if room.can_never_hold(status):
+        # What it says of itself would fit: it is what happened when it was tried.
+        return Reason.OUT_OF_MEMORY if status.out_of_memory_bytes else Reason.NEVER_FITS
+    if not room.loading:
+        return None
     if room.loading >= context.config.parallel_loads:
         return Reason.LOAD_SLOTS_FULL
-    return None
+    loading = [s for s in draft.on_node(context.node) if s.residency is Residency.LOADING]
+    return Reason.LOAD_SLOTS_FULL if room.disturbs(status, loading) else None
 
 
 def _from_busy(
@@ -150,8 +152,7 @@ def _from_busy(
     )
     for reason, busy in means:
         ranked = idle + tuple(_busy_victim(context, demand, status, reason) for status in busy)
-        needed_bytes = demand.status.footprint_bytes or 0
-        victims = choose(ranked, room, needed_bytes)
+        victims = choose_for(demand.status, ranked, room, world.models)
         if victims is not None:
             terms = Terms(config.turn_drain_s, preempt=reason is Reason.PREEMPTED)
             return _Made(victims, terms)
@@ -176,14 +177,16 @@ def _busy_victim(context: Context, demand: Demand, status: ModelStatus, reason: 
 def _chosen(
     context: Context, room: Room, wanted: _Wanted, ranked: tuple[Victim, ...]
 ) -> tuple[Victim, ...] | None:
-    return choose(ranked, room, wanted.needed_bytes, whole_set=context.config.whole_sets)
+    return choose_for(
+        wanted.status, ranked, room, context.world.models, whole_set=context.config.whole_sets
+    )
 
 
 def _room_evidence(draft: Draft, context: Context, status: ModelStatus) -> Evidence:
     room = draft.room(context.node, context.config, None)
     usable = room.usable_bytes
     return (
-        ("needs_mb", (status.footprint_bytes or 0) // _MIB),
+        ("needs_mb", status.needed_bytes // _MIB),
         ("occupied_mb", room.occupied_bytes // _MIB),
         ("usable_mb", "unknown" if usable is None else usable // _MIB),
         ("loading", room.loading),

@@ -23,6 +23,7 @@ from contracts.plan import Decision, Outcome
 from contracts.reasons import Reason
 from contracts.world import ModelStatus, NodeStatus, Residency, WorldSnapshot
 from controller.memory import usable_bytes
+from controller.places import takes_main_memory
 
 POLICY = "homes"
 CPU = "cpu"
@@ -171,7 +172,7 @@ def _quality(
     node: NodeStatus, status: ModelStatus, space: _Space, profile: ModelProfile | None
 ) -> tuple[int, bool]:
     """Less is better: the kind of node, then whether something would have to go for it."""
-    wanted_bytes = status.footprint_bytes or 0
+    wanted_bytes = status.needed_bytes if takes_main_memory(status, node) else 0
     if space.usable_bytes is not None and wanted_bytes > space.usable_bytes:
         return _TOO_SMALL, True
     preferred = None if profile is None else profile.preferred_backend
@@ -185,7 +186,8 @@ def _quality(
 def _space(world: WorldSnapshot, config: PlannerConfig) -> dict[NodeId, _Space]:
     occupied_bytes = dict.fromkeys(world.nodes, 0)
     for status in world.models.values():
-        if status.node in occupied_bytes:
+        node = world.nodes.get(status.node)
+        if node is not None and takes_main_memory(status, node):
             occupied_bytes[status.node] += status.occupied_bytes
     space = {}
     for name, node in world.nodes.items():

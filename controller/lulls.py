@@ -73,10 +73,9 @@ def _loadable(
 
 
 def _fits(status: ModelStatus, here: Room, quiet_bytes: int, quiet_models: int) -> bool:
-    wanted_bytes = status.footprint_bytes or 0
     return (
-        not here.never_fits(wanted_bytes)
-        and here.missing_bytes(wanted_bytes) <= quiet_bytes
+        not here.can_never_hold(status)
+        and here.missing_bytes(here.main_need(status)) <= quiet_bytes
         and here.missing_slots() <= quiet_models
     )
 

@@ -1,11 +1,18 @@
-"""How much our orders may fill: pure arithmetic over one node."""
+"""How much our orders may fill: pure arithmetic over one node.
+
+A budget is a vector with one entry per card and one for host RAM; a model fits if every place
+that it takes has room. Where cards or the split of a model are not told, the node's one number
+holds alone. That number bounds all cards together in any case, since ``gpu_budget_mb`` caps it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from contracts.config import PlannerConfig
 from contracts.ids import NodeId
+from contracts.memory import FootprintSource, PlaceId, PlaceKind, PlaceStatus, Split
 from contracts.world import (
     OCCUPIES_MEMORY,
     ModelStatus,
@@ -13,8 +20,23 @@ from contracts.world import (
     Residency,
     WorldSnapshot,
 )
+from controller.places import split_on, takes_main_memory
 
 _GOING = frozenset({Residency.DRAINING, Residency.UNLOADING})
+
+ALL_CARDS = PlaceId("")
+"""Stands for the node's one number where several bounds are looked at together."""
+
+_NOTHING: Split = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRoom:
+    """One place: what our models may take and take. None: nobody knows, so it bounds nothing."""
+
+    place: PlaceId
+    usable_bytes: int | None
+    occupied_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +55,10 @@ class Room:
         Loads that run or wait for their victims.
     draining : int
         Models that are about to go: they still count as occupied.
+    places : tuple of PlaceRoom
+        The same of each card and of host RAM; empty: the one number is all that is told.
+    node : NodeStatus or None
+        Whose room it is, where places are told.
     """
 
     usable_bytes: int | None
@@ -41,6 +67,8 @@ class Room:
     model_limit: int | None
     loading: int
     draining: int = 0
+    places: tuple[PlaceRoom, ...] = ()
+    node: NodeStatus | None = None
 
     def missing_bytes(self, wanted_bytes: int) -> int:
         """How much must be freed before ``wanted_bytes`` fit; 0 when they fit."""
@@ -55,6 +83,86 @@ class Room:
     def never_fits(self, wanted_bytes: int) -> bool:
         """Whether even an empty node is too small."""
         return self.usable_bytes is not None and wanted_bytes > self.usable_bytes
+
+    def main_need(self, status: ModelStatus) -> int:
+        """What a load of it takes of the node's one number."""
+        if status.on_host and self.node is not None and not takes_main_memory(status, self.node):
+            return 0
+        return status.needed_bytes
+
+    def split(self, status: ModelStatus) -> Split:
+        """Its bytes by place; empty where that is not told."""
+        return _NOTHING if self.node is None else split_on(status, self.node.places)
+
+    def need(self, status: ModelStatus) -> Split:
+        """What a load of it takes of each place; scaled up where one failed for memory."""
+        split = self.split(status)
+        footprint_bytes, needed_bytes = status.footprint_bytes, status.needed_bytes
+        if not split or not footprint_bytes or needed_bytes == footprint_bytes:
+            return split
+        return {name: size * needed_bytes // footprint_bytes for name, size in split.items()}
+
+    def shortage(self, status: ModelStatus) -> dict[PlaceId, int]:
+        """How much must be freed, and where, before it fits; the one number as ``ALL_CARDS``."""
+        short: dict[PlaceId, int] = {}
+        missing = self.missing_bytes(self.main_need(status))
+        if missing:
+            short[ALL_CARDS] = missing
+        if self.places:
+            need = self.need(status)
+            for place in self.places:
+                wanted = need.get(place.place)
+                if wanted and place.usable_bytes is not None:
+                    missing = place.occupied_bytes + wanted - place.usable_bytes
+                    if missing > 0:
+                        short[place.place] = missing
+        return short
+
+    def can_never_hold(self, status: ModelStatus) -> bool:
+        """Whether even an empty node is too small for it, as a whole or at one place."""
+        if self.never_fits(self.main_need(status)):
+            return True
+        need = self.need(status) if self.places else _NOTHING
+        return any(
+            place.usable_bytes is not None and need.get(place.place, 0) > place.usable_bytes
+            for place in self.places
+        )
+
+    def slots_short(self, status: ModelStatus) -> int:
+        """How many models must go before a load of it has a chance, whatever they take.
+
+        Where no memory is told, one at a time goes for a model whose last load failed for it.
+        """
+        missing = self.missing_slots()
+        if self.usable_bytes is None and status.out_of_memory_bytes is not None:
+            return max(missing, min(1, self.residents))
+        return missing
+
+    def disturbs(self, status: ModelStatus, loading: Iterable[ModelStatus]) -> bool:
+        """Whether a load of it has to wait for those that run.
+
+        Two at once on one card mis-size each other, so that a model which was never measured
+        loads alone there.
+        """
+        if not self.places:
+            return False
+        own = self.split(status)
+        for other in loading:
+            if FootprintSource.MEASURED is status.footprint_source is other.footprint_source:
+                continue
+            theirs = self.split(other)
+            if not own or not theirs or own.keys() & theirs.keys():
+                return True
+        return False
+
+    def freed(self, status: ModelStatus) -> dict[PlaceId, int]:
+        """What its unloading gives back, place by place and of the one number."""
+        if status.residency not in OCCUPIES_MEMORY:
+            return {}
+        freed = dict(self.split(status))
+        if self.node is None or takes_main_memory(status, self.node):
+            freed[ALL_CARDS] = status.occupied_bytes
+        return freed
 
 
 def room(
@@ -76,11 +184,17 @@ def room(
     limits = [limit for limit in (status.model_limit, model_limit) if limit is not None]
     return Room(
         usable_bytes=usable_bytes(status, config),
-        occupied_bytes=sum(model.occupied_bytes for model in present),
+        occupied_bytes=sum(
+            model.occupied_bytes
+            for model in present
+            if not model.on_host or takes_main_memory(model, status)
+        ),
         residents=len(present),
         model_limit=min(limits, default=None),
         loading=sum(model.residency is Residency.LOADING for model in present),
         draining=sum(model.residency in _GOING for model in present),
+        places=_place_rooms(status, present, config) if status.places else (),
+        node=status if status.places or status.accelerator else None,
     )
 
 
@@ -96,3 +210,55 @@ def usable_bytes(node: NodeStatus, config: PlannerConfig) -> int | None:
     free = max(0, node.memory_total_bytes - node.used_by_others_bytes)
     usable = int(free * (1.0 - config.reserve_ratio))
     return usable if config.budget_bytes is None else min(usable, config.budget_bytes)
+
+
+def place_usable_bytes(place: PlaceStatus, config: PlannerConfig) -> int | None:
+    """The same of one place; ``host_budget_bytes`` caps host RAM, and all of unified memory.
+
+    >>> card = PlaceStatus(place=PlaceId("GPU-1"), kind=PlaceKind.GPU, total_bytes=1000)
+    >>> place_usable_bytes(card, PlannerConfig(reserve_ratio=0.25))
+    750
+    """
+    bound = None if place.kind is PlaceKind.GPU else config.host_budget_bytes
+    if place.total_bytes is None:
+        return bound
+    free = max(0, place.total_bytes - place.used_by_others_bytes)
+    usable = int(free * (1.0 - config.reserve_ratio))
+    return usable if bound is None else min(usable, bound)
+
+
+def gpu_bytes(status: ModelStatus, node: NodeStatus) -> int:
+    """Bytes of a node's GPUs that the model takes while resident; unknown counts as 0."""
+    if not node.places:
+        return (status.footprint_bytes or 0) if takes_main_memory(status, node) else 0
+    split = split_on(status, node.places)
+    cards = {place.place for place in node.places if place.kind is not PlaceKind.HOST}
+    if not split:
+        return 0 if status.on_host else status.footprint_bytes or 0
+    return sum(size for place, size in split.items() if place in cards)
+
+
+def host_bytes(status: ModelStatus, node: NodeStatus) -> int:
+    """Bytes of the host's RAM that it takes while resident; unknown counts as 0."""
+    if not node.places:
+        return 0 if takes_main_memory(status, node) else status.footprint_bytes or 0
+    hosts = {place.place for place in node.places if place.kind is PlaceKind.HOST}
+    return sum(size for place, size in split_on(status, node.places).items() if place in hosts)
+
+
+def _place_rooms(
+    node: NodeStatus, present: list[ModelStatus], config: PlannerConfig
+) -> tuple[PlaceRoom, ...]:
+    occupied: dict[PlaceId, int] = {}
+    for status in present:
+        held: Mapping[PlaceId, int] = split_on(status, node.places)
+        for name, size in held.items():
+            occupied[name] = occupied.get(name, 0) + size
+    return tuple(
+        PlaceRoom(
+            place=place.place,
+            usable_bytes=place_usable_bytes(place, config),
+            occupied_bytes=occupied.get(place.place, 0),
+        )
+        for place in node.places
+    )

@@ -19,7 +19,7 @@ from controller.memory import room
 from controller.policies.base import expected_load_s
 
 TABLE_REPEAT_S = 10.0
-_REFUSALS = {Reason.COOL_DOWN, Reason.NEVER_FITS}
+_REFUSALS = {Reason.COOL_DOWN, Reason.NEVER_FITS, Reason.OUT_OF_MEMORY}
 
 
 def routing_table(

@@ -29,16 +29,17 @@ it, a used one lowers it, so that the share of wasted ones settles at the target
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from contracts.memory import PlaceId
 from contracts.plan import Guard, PlannerState, Wave
 from contracts.reasons import Reason
 from contracts.world import ModelStatus
-from controller.eviction import pick
-from controller.memory import Room
+from controller.eviction import is_one_number, pick, pick_places
+from controller.memory import ALL_CARDS, Room
 from controller.policies.base import (
     Candidate,
     Context,
@@ -154,22 +155,16 @@ class ExpectedLoss(Lru):
         if candidate.gain <= price:
             return None
         status = context.world.models[candidate.model]
-        bytes_needed = room.missing_bytes(status.footprint_bytes or 0)
+        short = room.shortage(status)
         slots_needed = room.missing_slots()
         victims: tuple[Victim, ...] = ()
-        if bytes_needed or slots_needed:
+        if short or slots_needed:
             within_s = candidate.load_s + context.config.prefetch_horizon_s
             odds = _odds(context, idle, within_s)
             if odds is None:
                 return None
             ranked = _ranked(context, idle, odds)
-            places = pick(
-                [status.occupied_bytes for status, _, _ in ranked],
-                [chance * cost for _, chance, cost in ranked],
-                bytes_needed,
-                slots_needed,
-                whole_set=context.config.whole_sets,
-            )
+            places = _going(context, room, short, slots_needed, ranked)
             if places is None:
                 return None
             victims = tuple(_victim(*ranked[place]) for place in places)
@@ -208,6 +203,24 @@ class ExpectedLoss(Lru):
             return False
         served = float(odds @ _traits(context, going)[2])
         return bool(missed[0] * costs[0] < served)
+
+
+def _going(
+    context: Context,
+    room: Room,
+    short: Mapping[PlaceId, int],
+    slots_needed: int,
+    ranked: Sequence[tuple[ModelStatus, float, float]],
+) -> list[int] | None:
+    losses = [chance * cost for _, chance, cost in ranked]
+    whole_set = context.config.whole_sets
+    statuses = [status for status, _, _ in ranked]
+    if is_one_number(short, room, statuses):
+        sizes = [status.occupied_bytes for status in statuses]
+        missing = short.get(ALL_CARDS, 0)
+        return pick(sizes, losses, missing, slots_needed, whole_set=whole_set)
+    freed = [room.freed(status) for status in statuses]
+    return pick_places(freed, losses, short, slots_needed, whole_set=whole_set)
 
 
 def _odds(context: Context, statuses: Sequence[ModelStatus], within_s: float) -> Floats | None:

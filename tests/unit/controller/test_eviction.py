@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from contracts.reasons import Reason
 from contracts.world import Residency
-from controller.eviction import choose, idle_models, names
+from controller.eviction import choose_for, idle_models, names
 from controller.memory import Room
 from controller.policies.base import Victim
 from tests.worlds import A, B, C, D, model, world
@@ -50,7 +52,9 @@ def chosen(ranked, *, missing=0, slots=0):
         model_limit=6 - slots if slots else None,
         loading=0,
     )
-    found = choose(tuple(ranked), here, 10)
+    wanted = replace(model(D), footprint_bytes=10)
+    held = {one.model: model(one.model, HOT) for one in ranked}
+    found = choose_for(wanted, tuple(ranked), here, held)
     return None if found is None else names(found)
 
 
