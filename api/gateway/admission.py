@@ -21,15 +21,18 @@ import heapq
 import itertools
 import math
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from api.gateway.group_shares import GroupShares
 from api.gateway.priority import SERVICE_LEVEL, efficiency, model_standing_s, standing_s
 from api.gateway.slots import SlotBook
 from contracts.config import QueueConfig
 from contracts.events import PriorityClass
+from contracts.groups import Groups
 from contracts.ids import ModelId, RequestId
+from contracts.routing import ModelRoute
 
 _RATE_WINDOW_S = 60.0
 _RATE_SAMPLES = 64
@@ -54,7 +57,8 @@ class Verdict(StrEnum):
 class Ticket:
     """One request as admission sees it. ``arrived_at_s`` never steps.
 
-    ``user_weight`` is what its client's key weighs, 0 to 1.
+    ``user_weight`` is what its client's key weighs, 0 to 1. ``instead_of``: the model that was
+    asked for, where ``model`` is a lower rung of its ladder.
     """
 
     request_id: RequestId
@@ -63,6 +67,9 @@ class Ticket:
     arrived_at_s: float
     client: str = ""
     user_weight: float = 1.0
+    instead_of: ModelId | None = None
+    waits_as: str | None = None
+    """The group that it is counted under while it waits; None: under none."""
 
 
 @dataclass(slots=True)
@@ -89,9 +96,12 @@ class Admission:
     ``put_back``, and every one that waits leaves through ``release`` or ``leave``.
     """
 
-    def __init__(self, config: QueueConfig, slots: SlotBook) -> None:
+    def __init__(
+        self, config: QueueConfig, slots: SlotBook, shares: GroupShares | None = None
+    ) -> None:
         self._config = config
         self.slots = slots
+        self.shares = GroupShares({}) if shares is None else shares
         self._order = itertools.count()
         self._queues: dict[ModelId, _Queue] = {}
         self._places: dict[Ticket, tuple[float, int]] = {}
@@ -104,10 +114,21 @@ class Admission:
             priority: deque(maxlen=_RATE_SAMPLES) for priority in PriorityClass
         }
 
-    def configure(self, config: QueueConfig, slots: Mapping[ModelId, int]) -> None:
+    def configure(
+        self, config: QueueConfig, slots: Mapping[ModelId, int], groups: Groups | None = None
+    ) -> None:
         """The configuration has changed: it holds for who comes from now on."""
         self._config = config
         self.slots.configure(slots)
+        self.shares.configure(groups or {})
+
+    def tell(self, routes: Collection[ModelRoute]) -> None:
+        """What the controller says of all models: slots, groups, and cores of those on CPUs."""
+        self.slots.tell({route.model: route.slots for route in routes if route.slots})
+        self.shares.tell(
+            {route.model: route.group for route in routes if route.group},
+            {route.model: route.cores for route in routes if route.cores is not None},
+        )
 
     @property
     def running(self) -> Mapping[ModelId, int]:
@@ -151,9 +172,9 @@ class Admission:
         model, now_s = ticket.model, ticket.arrived_at_s
         if ready and model not in self._queues and self.has_slot(model, now_s):
             self._keep_place(ticket)
-            self._running[model] += 1
+            self._start_running(model)
             return Verdict.GO
-        if self._queued[ticket.priority] >= self._config.capacity.get(ticket.priority, 0):
+        if not self._may_wait(ticket):
             return Verdict.FULL
         self._keep_place(ticket)
         self._push(ticket)
@@ -166,7 +187,7 @@ class Admission:
         while queue is not None and queue.size and self.has_slot(model, now_s):
             ticket = self._pop(queue, now_s)
             self._departures[ticket.priority].append(now_s)
-            self._running[model] += 1
+            self._start_running(model)
             released.append(ticket)
             if not queue.size:
                 del self._queues[model]
@@ -203,10 +224,21 @@ class Admission:
     def resume(self, ticket: Ticket) -> None:
         """One that had ended for us, such as a silent websocket, runs again."""
         self._keep_place(ticket)
-        self._running[ticket.model] += 1
+        self._start_running(ticket.model)
+
+    def freed_by(self, model: ModelId) -> tuple[ModelId, ...]:
+        """Models whose requests may go when one of ``model`` has ended, the most due first."""
+        if not self.shares.is_bounded(model):
+            return (model,)
+        group = self.shares.group(model)
+        members = [name for name in self._queues if self.shares.group(name) == group]
+        heads = {name: self._first_place(name) for name in members}
+        return tuple(sorted(members, key=lambda name: heads[name])) or (model,)
 
     def has_slot(self, model: ModelId, now_s: float) -> bool:
         """Whether one more may run beside those that do."""
+        if self.shares.are_on and not self.shares.may_run(model):
+            return False
         limit = self.slots.limit(model, now_s)
         if limit is None:
             return True
@@ -278,7 +310,22 @@ class Admission:
                 queue.gone.discard(heapq.heappop(heap)[2])
         return {priority: heap for priority, heap in queue.heaps.items() if heap}
 
+    def _first_place(self, model: ModelId) -> tuple[float, int]:
+        return min(heap[0][:2] for heap in self._heads(self._queues[model]).values())
+
     # Accounts
+
+    def _may_wait(self, ticket: Ticket) -> bool:
+        queued = self._queued[ticket.priority]
+        capacity = self._config.capacity.get(ticket.priority, 0)
+        if queued >= capacity or not self.shares.are_on:
+            return queued < capacity
+        return self.shares.may_wait(ticket.model, ticket.priority, capacity=capacity, queued=queued)
+
+    def _start_running(self, model: ModelId) -> None:
+        self._running[model] += 1
+        if self.shares.are_on:
+            self.shares.begin(model)
 
     def _keep_place(self, ticket: Ticket) -> None:
         stands_s = standing_s(
@@ -299,16 +346,22 @@ class Admission:
         queue.sizes[ticket.priority] += 1
         self._queued[ticket.priority] += 1
         self._waits.add(ticket)
+        if self.shares.are_on:
+            ticket.waits_as = self.shares.queue(ticket.model, ticket.priority)
 
     def _uncount(self, queue: _Queue, ticket: Ticket) -> None:
         queue.sizes[ticket.priority] -= 1
         self._queued[ticket.priority] -= 1
         self._waits.discard(ticket)
+        if ticket.waits_as is not None:
+            self.shares.unqueue(ticket.waits_as, ticket.priority)
+            ticket.waits_as = None
 
     def _stop_running(self, ticket: Ticket) -> None:
         model = ticket.model
         assert self._running[model] > 0
         self._running[model] -= 1
+        self.shares.end(model)
         if not self._running[model]:
             del self._running[model]
 

@@ -16,6 +16,7 @@ from api.gateway.controller_link import ControllerLink
 from api.gateway.dispatch import Dispatcher
 from api.gateway.gate import Gate
 from api.gateway.ghosts import GhostDesk
+from api.gateway.group_shares import GroupShares
 from api.gateway.health_checks import HealthCheckDesk
 from api.gateway.inference import InferenceDesk
 from api.gateway.jobs_desk import JobsDesk
@@ -76,7 +77,9 @@ class GatewayService:
         self._ports = ports
         clock = ports.clock
         self._book = book = RouteBook()
-        self._admission = Admission(config.queue, SlotBook(config.slots))
+        self._admission = Admission(
+            config.queue, SlotBook(config.slots), GroupShares(config.groups)
+        )
         self.telemetry = Telemetry(ports.events, clock, gateway)
         self._metrics = metrics = GatewayMetrics(book.lists)
         self._links = Links(None if ports.to_gateways is None else False)
@@ -160,7 +163,7 @@ class GatewayService:
         kept = replace(config, host=now.host, port=now.port, nodes=nodes)
         self._live.replace(kept)
         self.gate.renew()
-        self._admission.configure(kept.queue, kept.slots)
+        self._admission.configure(kept.queue, kept.slots, kept.groups)
         self.room.reconsider_all()
         if now.asks_for_keys and not kept.asks_for_keys:
             _log.warning("keys_gone", consequence="no key is asked for any more")

@@ -9,7 +9,7 @@ from api.gateway.admission import Admission, Ticket, Verdict
 from api.gateway.live import LiveConfig
 from api.gateway.load_asks import LoadAsks, Word, refusal
 from api.gateway.lone_loads import LoneLoads
-from api.gateway.passes import Pass, Patience, Waiter
+from api.gateway.passes import Pass, Patience, TurnedOff, Waiter, pass_at_once
 from api.gateway.preemption import PREEMPT_AFTER_S, PreemptionBook, Yielding, YieldingRequests
 from api.gateway.problems import (
     Problem,
@@ -20,7 +20,7 @@ from api.gateway.problems import (
     queue_timeout,
     shutting_down,
 )
-from api.gateway.residency import Kind, LoadProgress, RouteBook, Standing
+from api.gateway.residency import Kind, LoadProgress, RouteBook
 from contracts.config import GatewayConfig
 from contracts.errors import HeadstartError, Permanent
 from contracts.events import PriorityClass
@@ -32,6 +32,9 @@ from contracts.routing import RoutingTable
 
 _NO_TIME_S = 1e-6
 """What sums of times may be off by: a rest this short would be waited for again and again."""
+
+_LOOK_S = 1.0
+"""How often a request that waits for a load looks whether another rung answers sooner."""
 
 
 class WaitingRoom:
@@ -87,29 +90,32 @@ class WaitingRoom:
         deadline_s: float | None = None,
         client: str = "",
         user_weight: float = 1.0,
+        arrived_at_s: float | None = None,
+        instead_of: ModelId | None = None,
     ) -> Pass | Waiter:
         """A pass if it may go at once, else its place in the room: then ``wait`` for it.
 
-        ``deadline_s`` is how long its caller wants to wait at most. Raises Problem when it
-        is refused at once.
+        ``deadline_s`` is how long its caller wants to wait at most, ``arrived_at_s`` since when
+        it does (None: since now). Raises Problem when it is refused at once.
         """
         standing = self._book.standing(model, self._clock.now_s())
         now_s = self._clock.monotonic_s()
         if model is None:
-            return self._pass(None, standing, now_s)
+            return pass_at_once(None, standing, now_s)
         if standing.kind is Kind.REFUSE:
             raise model_cooldown(model, standing.message, standing.retry_after_s)
         ticket = Ticket(
             request_id=request_id,
             model=model,
             priority=priority,
-            arrived_at_s=now_s,
+            arrived_at_s=now_s if arrived_at_s is None else arrived_at_s,
             client=client,
             user_weight=user_weight,
+            instead_of=instead_of,
         )
         verdict = self._admission.arrive(ticket, ready=standing.kind is Kind.FORWARD)
         if verdict is Verdict.GO:
-            return self._pass(ticket, standing, now_s, Patience(deadline_s))
+            return pass_at_once(ticket, standing, now_s, Patience(deadline_s))
         if verdict is Verdict.FULL:
             raise queue_full(priority.value, self._admission.retry_after_s(priority, now_s))
         return self._seat(ticket, Patience(deadline_s), is_cold=standing.is_cold)
@@ -213,12 +219,15 @@ class WaitingRoom:
         """How far the load is that a request for ``model`` waits for."""
         return self._asks.progress(model, waited_s)
 
+    def held(self, model: ModelId) -> Reason | None:
+        """Why the controller does not load what is waited for; None: not told."""
+        return self._asks.held(model)
+
     def on_table(self, table: RoutingTable, *, is_live: bool = True) -> None:
         """A routing table has come."""
         if not self._book.accept(table, is_live=is_live):
             return
-        told = {route.model: route.slots for route in table.models.values() if route.slots}
-        self._admission.slots.tell(told)
+        self._admission.tell(table.models.values())
         for model in table.preempting:
             self._yielding.clear(model, self._clock.monotonic_s())
         self.reconsider_all()
@@ -271,6 +280,10 @@ class WaitingRoom:
             rest_s = self._rest_s(waiter, for_load=for_load)
             if rest_s <= _NO_TIME_S:
                 raise self._too_long(waiter, for_load=for_load)
+            if for_load and waiter.turns_off is not None:
+                if waiter.turns_off():
+                    raise TurnedOff
+                rest_s = min(rest_s, _LOOK_S)
             await self._doze(waiter, rest_s, for_load=for_load)
 
     async def _doze(self, waiter: Waiter, rest_s: float, *, for_load: bool) -> None:
@@ -313,23 +326,13 @@ class WaitingRoom:
             self._yielding.free_slots(model, waiting, now_s)
 
     def _rest_s(self, waiter: Waiter, *, for_load: bool) -> float:
-        """How much longer it may wait. Waiting for a load does not count against its class.
-
-        Batch and background work, which lets others go first, may wait for its load as long
-        as for a slot.
-        """
-        patience, ticket = waiter.patience, waiter.ticket
-        limit_s = self._config.queue.timeout_s.get(ticket.priority, 0.0)
-        if for_load:
-            budget_s = self._book.load_budget_s(ticket.model, self._config.min_load_budget_s)
-            is_patient = ticket.priority is not PriorityClass.REALTIME
-            rest_s = (max(budget_s, limit_s) if is_patient else budget_s) - patience.for_load_s
-        else:
-            rest_s = limit_s - patience.for_slot_s
-        if patience.deadline_s is not None:
-            waited_s = self._clock.monotonic_s() - waiter.ticket.arrived_at_s
-            rest_s = min(rest_s, patience.deadline_s - waited_s)
-        return rest_s
+        ticket = waiter.ticket
+        return waiter.rest_s(
+            limit_s=self._config.queue.timeout_s.get(ticket.priority, 0.0),
+            budget_s=self._book.load_budget_s(ticket.model, self._config.min_load_budget_s),
+            now_s=self._clock.monotonic_s(),
+            for_load=for_load,
+        )
 
     def _too_long(self, waiter: Waiter, *, for_load: bool) -> Problem:
         ticket = waiter.ticket
@@ -372,8 +375,9 @@ class WaitingRoom:
         self._admission.end(ticket, served_s)
         if self._admission.is_idle(model) and model in self._book.draining:
             self.idle.set()
-        if model in self._waiters:
-            self._reconsider(model)
+        for freed in self._admission.freed_by(model):
+            if freed in self._waiters:
+                self._reconsider(freed)
 
     def _seat(self, ticket: Ticket, patience: Patience, *, is_cold: bool) -> Waiter:
         waiter = Waiter(ticket=ticket, is_cold=is_cold, patience=patience)
@@ -389,23 +393,6 @@ class WaitingRoom:
             del self._waiters[model]
             self._asks.stop(model)
 
-    def _pass(
-        self,
-        ticket: Ticket | None,
-        standing: Standing,
-        now_s: float,
-        patience: Patience | None = None,
-    ) -> Pass:
-        return Pass(
-            model=None if ticket is None else ticket.model,
-            node=standing.node,
-            is_cold=standing.is_cold,
-            queue_wait_s=0.0,
-            reason=standing.reason,
-            ticket=ticket,
-            since_s=now_s,
-            patience=patience or Patience(),
-        )
 
     def _on_lone_end(self, model: ModelId, error: HeadstartError | None) -> None:
         if error is None:
