@@ -30,6 +30,7 @@ from contracts.events import (
     RequestReceived,
 )
 from contracts.ids import ModelId, NodeId
+from contracts.memory import FootprintSource
 from contracts.plan import LoadModel, Plan, UnloadModel
 from contracts.world import (
     ModelStatus,
@@ -37,6 +38,7 @@ from contracts.world import (
     Residency,
     WorldSnapshot,
 )
+from controller import accounts
 from controller.lifecycle import Step, applies, follow
 from controller.open_requests import (
     dispatch_request,
@@ -62,6 +64,10 @@ LOAD_S_SHARE = 0.3
 SPARE_S = 5.0
 """After an unload that was given up: who uses the model may be unknown here (a websocket, a
 caller that goes past the gateway), so that it would be chosen again at once, and for ever."""
+
+FIRST_REFUSED_SPARE_S = 20.0
+LONGEST_SPARE_S = 300.0
+"""After a stop that LocalAI did not carry out: 20 s, 40 s … until the next try."""
 
 FOREIGN_LOAD_LIMIT_S = 600.0
 """A load that a gateway began counts as ended when no poll has shown its model for so long."""
@@ -114,7 +120,8 @@ def _model_event(
         case ModelLoadFailed():
             return _load_failed(world, event)
         case ModelUnloaded():
-            return _step(world, event.model, Step.UNLOADED, event.at_s)
+            node = accounts.unloaded(world.nodes[event.node], world.models[event.model], event)
+            return _step(_with_node(world, node), event.model, Step.UNLOADED, event.at_s)
         case _:
             assert_never(event)
 
@@ -192,7 +199,13 @@ def _loaded(world: WorldSnapshot, event: ModelLoaded) -> WorldSnapshot:
             load_s=load_s,
             load_cause=status.load_cause or event.cause,
             last_used_at_s=max(status.last_used_at_s or event.at_s, event.at_s),
-            footprint_bytes=event.footprint_bytes or status.footprint_bytes,
+            footprint_bytes=status.footprint_bytes
+            if event.footprint_bytes is None
+            else event.footprint_bytes,
+            split=event.split or status.split,
+            footprint_source=FootprintSource.MEASURED if event.split else status.footprint_source,
+            out_of_memory_bytes=None,
+            out_of_memory_until_s=None,
             cooldown_until_s=None,
             failure="",
             kept_out=False,
@@ -213,6 +226,7 @@ def _load_failed(world: WorldSnapshot, event: ModelLoadFailed) -> WorldSnapshot:
         cooldown_until_s=event.at_s + wait_s,
         failure=event.error[:MAX_FAILURE_CHARS],
     )
+    failed = accounts.failed_load(failed, _node(world, event.node), event)
     return with_model(_granted(world, event.model), failed)
 
 
@@ -233,8 +247,21 @@ def _action_failed(world: WorldSnapshot, event: ActionFailed) -> WorldSnapshot:
     world = _step(world, name, step, event.at_s)
     if step is not Step.DRAIN_GIVEN_UP or name not in world.models:
         return world
-    spared = replace(world.models[name], spared_until_s=event.at_s + SPARE_S)
-    return with_model(world, spared)
+    status = world.models[name]
+    spare_s, failures = SPARE_S, status.unload_failures
+    if event.is_refused:
+        # LocalAI would not, or could not: asking again at once would be asking all the time.
+        spare_s = min(LONGEST_SPARE_S, FIRST_REFUSED_SPARE_S * 2.0 ** min(failures, 10))
+        failures += 1
+    return with_model(
+        world,
+        replace(
+            status,
+            spared_until_s=event.at_s + spare_s,
+            unload_failures=failures,
+            unload_failure=event.error[:MAX_FAILURE_CHARS] if event.is_refused else "",
+        ),
+    )
 
 
 def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> WorldSnapshot:
@@ -264,6 +291,8 @@ def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> Worl
             cooldown_until_s=None if after is Residency.HOT else status.cooldown_until_s,
             load_cause=None if gone else status.load_cause,
             used_since_load=status.used_since_load and not gone,
+            unload_failures=0 if gone else status.unload_failures,
+            unload_failure="" if gone else status.unload_failure,
             kept_out=by_operator or (status.kept_out and after is not Residency.HOT),
         ),
     )
@@ -271,28 +300,46 @@ def _step(world: WorldSnapshot, model: ModelId, step: Step, at_s: float) -> Worl
 
 def _observed(world: WorldSnapshot, event: NodeObserved) -> WorldSnapshot:
     resident = frozenset(event.resident)
+    if event.restarted:
+        world = _without_cooldowns(world, event)
     for status in world.on_node(event.node):
         # ``at_s`` is when the poll began: what changed since is newer than the answer.
         if status.residency_since_s < event.at_s:
             world = _seen(world, status, event.at_s, resident=status.model in resident)
-    ours = sum(status.occupied_bytes for status in world.on_node(event.node))
-    used, others = event.memory_used_bytes, event.used_by_others_bytes
-    if others is None:
-        others = 0 if used is None else max(0, used - ours)
-    return _with_node(
-        world,
-        replace(
-            _node(world, event.node),
-            alive=True,
-            seen_at_s=event.at_s,
-            residents=tuple(sorted(resident)),
-            memory_total_bytes=event.memory_total_bytes,
-            memory_used_bytes=used,
-            used_by_others_bytes=others,
-            model_limit=event.model_limit,
-            reading=event.reading,
-        ),
+    node = replace(
+        accounts.observed(_node(world, event.node), world.on_node(event.node), event),
+        alive=True,
+        seen_at_s=event.at_s,
+        residents=tuple(sorted(resident)),
+        model_limit=event.model_limit,
+        reading=event.reading,
     )
+    return _with_guesses(_with_node(world, node), node, event.at_s)
+
+
+def _with_guesses(world: WorldSnapshot, node: NodeStatus, now_s: float) -> WorldSnapshot:
+    """Splits that can only be guessed, and failures for memory that are too long ago."""
+    models = world.on_node(node.node)
+    changed = {
+        name: replace(world.models[name], split=split)
+        for name, split in accounts.guessed(node, models).items()
+    }
+    for status in models:
+        if accounts.forgets_failure(status, now_s):
+            changed[status.model] = replace(
+                changed.get(status.model, status),
+                out_of_memory_bytes=None,
+                out_of_memory_until_s=None,
+            )
+    return replace(world, models={**world.models, **changed}) if changed else world
+
+
+def _without_cooldowns(world: WorldSnapshot, event: NodeObserved) -> WorldSnapshot:
+    """A LocalAI that began anew remembers no failed load."""
+    for status in world.on_node(event.node):
+        if status.cooldown_until_s is not None and status.residency_since_s < event.at_s:
+            world = with_model(world, replace(status, cooldown_until_s=None))
+    return world
 
 
 def _seen(
