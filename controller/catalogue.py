@@ -8,6 +8,7 @@ from dataclasses import replace
 from contracts.config import ModelProfile
 from contracts.events import PriorityClass
 from contracts.ids import ModelId, NodeId
+from contracts.node_facts import NodeFacts
 from contracts.world import (
     OCCUPIES_MEMORY,
     Mode,
@@ -45,6 +46,7 @@ def with_catalogue(
     footprints: Mapping[ModelId, int],
     *,
     accelerator: str = "",
+    facts: NodeFacts | None = None,
 ) -> WorldSnapshot:
     """What ``node`` lists now: new models come in cold, missing ones go unless they hold memory.
 
@@ -75,7 +77,9 @@ def with_catalogue(
     here = world.nodes.get(node) or NodeStatus(node=node)
     nodes = {
         **world.nodes,
-        node: replace(here, lists=tuple(sorted(listed)), accelerator=accelerator),
+        node: replace(
+            here, lists=tuple(sorted(listed)), accelerator=accelerator, facts=facts or here.facts
+        ),
     }
     requests = {
         request_id: request

@@ -27,7 +27,7 @@ from contracts.messages import (
     ToController,
     UnloadRequested,
 )
-from contracts.plan import PlannerState
+from contracts.plan import Decision, PlannerState
 from contracts.reasons import Reason
 from contracts.routing import RoutingTable
 from contracts.world import Mode, Residency, WorldSnapshot
@@ -48,17 +48,20 @@ from controller.fold import commit, fold
 from controller.following import RETRY_S, follow
 from controller.ghosts import ghost_plan
 from controller.homes import decided, rehomed
-from controller.observer import Catalogue, Observer
+from controller.lookout import Lookout, observers
+from controller.observer import Catalogue
 from controller.open_requests import fold_wanted
 from controller.outbox import Outbox
 from controller.plan_times import PlanTimes
 from controller.planner import plan
 from controller.ports import Ports
-from controller.reconciler import Reconciler, Stamp, orphaned
+from controller.reconciler import Reconciler
 from controller.referee import Referee
 from controller.roster import Roster, gone_after_s
 from controller.routes import is_news, load_answer, routing_table
 from controller.scoreboard import Scoreboard
+from controller.stamps import Stamp
+from controller.takeover import orphaned
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -118,19 +121,12 @@ class Leader:
             leads=leads,
             is_waited_for=lambda model: is_waited_for(self._world, model),
         )
-        self._observers = {
-            node: Observer(
-                node,
-                server,
-                clock=ports.clock,
-                poll_s=config.poll_s,
-                stamp=self._stamp,
-                emit=self._emit,
-                listed=self._listed,
-                declared=ports.declared,
-            )
-            for node, server in ports.servers.items()
-        }
+        lookout = Lookout(
+            world=lambda: self._world, emit=self._emit, stamp=self._stamp, decided=self._record
+        )
+        self._observers = observers(
+            ports, lookout, poll_s=config.poll_s, stamp=self._stamp, listed=self._listed
+        )
 
     async def run(self) -> None:
         """Lead until cancelled."""
@@ -236,8 +232,7 @@ class Leader:
         )
         self._state = result.state
         if result.plan.decisions:
-            decisions = result.plan.decisions
-            self._outbox.add(lambda: self._ports.journal.append(decisions))
+            self._record(result.plan.decisions)
         if self._world.mode.orders and result.plan.actions and self._leads():
             self._world = commit(self._world, result.plan)
             self._reconciler.order(result.plan)
@@ -298,7 +293,7 @@ class Leader:
             return
         self._state = result.state
         _log.warning("ghost_seen", model=seen.model, node=seen.node, by=seen.gateway)
-        self._outbox.add(lambda: self._ports.journal.append(result.plan.decisions))
+        self._record(result.plan.decisions)
         self._world = commit(self._world, result.plan)
         self._reconciler.order(result.plan)
 
@@ -307,7 +302,7 @@ class Leader:
             return
         result = copies_plan(self._world, self._state, copies, cause=cause, reason=reason)
         self._state = result.state
-        self._outbox.add(lambda: self._ports.journal.append(result.plan.decisions))
+        self._record(result.plan.decisions)
         self._reconciler.order_copies(result.plan)
 
     def _find_homes(self) -> None:
@@ -316,9 +311,11 @@ class Leader:
         if not moves:
             return
         self._state = replace(self._state, sequence=self._state.sequence + 1)
-        decisions = decided(moves, self._state.sequence, self._world.taken_at_s)
+        self._record(decided(moves, self._state.sequence, self._world.taken_at_s))
         for move in moves:
             _log.info("model_rehomed", model=move.model, before=move.before, after=move.after)
+
+    def _record(self, decisions: tuple[Decision, ...]) -> None:
         self._outbox.add(lambda: self._ports.journal.append(decisions))
 
     def _forecast(self, forecasts: tuple[ModelForecast, ...]) -> None:
@@ -365,6 +362,7 @@ class Leader:
             self._profiles,
             catalogue.footprints,
             accelerator=self._accelerators.get(catalogue.node, ""),
+            facts=catalogue.facts,
         )
         self._outbox.add(self._read_controls)
         self._wake.set()

@@ -12,9 +12,10 @@ from contracts.config import ModelProfile
 from contracts.errors import HeadstartError, Permanent
 from contracts.events import AnyEvent, NodeLost, NodeObserved
 from contracts.ids import ModelId, NodeId
+from contracts.node_facts import Access, NodeFacts, NodeWarning
 from contracts.ports import Clock, ModelServer
 from controller.ports import DeclaredProfile, nothing_declared
-from controller.reconciler import Stamp
+from controller.stamps import Stamp
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -31,6 +32,7 @@ class Catalogue:
     aliases: Mapping[str, ModelId]
     footprints: Mapping[ModelId, int]
     profiles: Mapping[ModelId, ModelProfile]
+    facts: NodeFacts | None = None
 
 
 class Observer:
@@ -60,6 +62,10 @@ class Observer:
         self._profiles: dict[ModelId, ModelProfile | None] = {}
         self._lost = False
         self._broken_aliases: frozenset[str] = frozenset()
+        self._facts: NodeFacts | None = None
+        self._facts_began_at_s: float | None = None
+        self._began_at_s: float | None = None
+        self._resident: tuple[ModelId, ...] = ()
         self._nudged = asyncio.Event()
 
     def look_now(self) -> None:
@@ -88,6 +94,7 @@ class Observer:
             if catalogue_due:
                 self._listed(await self._catalogue())
             report = await self._server.report()
+            restarted = await self._has_restarted(report.resident)
         except HeadstartError as error:
             if not self._lost:
                 _log.warning("node_lost", node=self._node, error=str(error))
@@ -97,6 +104,7 @@ class Observer:
         if self._lost:
             _log.info("node_back", node=self._node)
         self._lost = False
+        self._resident = report.resident
         self._emit(
             NodeObserved(
                 **stamp,
@@ -106,9 +114,55 @@ class Observer:
                 memory_total_bytes=report.memory_total_bytes,
                 memory_used_bytes=report.memory_used_bytes,
                 model_limit=report.model_limit,
+                restarted=restarted,
             )
         )
         return True
+
+    async def _has_restarted(self, resident: tuple[ModelId, ...]) -> bool:
+        """Whether all went at once since LocalAI began anew: as its metrics say, if they do.
+
+        Else it is taken for a restart where nothing is left, and the node was away or had had
+        more than one model.
+        """
+        before = frozenset(self._resident)
+        if before & frozenset(resident) or not (before or resident):
+            return False
+        known_s, began_s = self._began_at_s, await self._server.started_at_s()
+        self._began_at_s = began_s
+        if not before:
+            return False
+        if known_s is not None and began_s is not None:
+            return known_s != began_s
+        return not resident and (self._lost or len(before) > 1)
+
+    async def _look_up(self) -> NodeFacts:
+        """What the node is; all of it anew where it may be another LocalAI than before."""
+        began_s = await self._server.started_at_s()
+        is_new = self._lost or self._facts is None or began_s != self._facts_began_at_s
+        facts = await self._server.facts(fresh=is_new)
+        self._tell_facts(facts, self._facts)
+        self._facts, self._facts_began_at_s = facts, began_s
+        return facts
+
+    def _tell_facts(self, facts: NodeFacts, before: NodeFacts | None) -> None:
+        can, could = facts.capabilities, None if before is None else before.capabilities
+        if could is None or could != can:
+            _log.info(
+                "node_capabilities",
+                node=self._node,
+                version=can.version or "unknown",
+                absent=[call.value for call in can.those(Access.ABSENT)],
+                refused=[call.value for call in can.those(Access.REFUSED)],
+            )
+        known = () if before is None else before.warnings
+        for warning in facts.warnings:
+            if warning not in known:
+                _log.warning("setting_fights", node=self._node, **_told(warning))
+        settings = {warning.setting for warning in facts.warnings}
+        for warning in known:
+            if warning.setting not in settings:
+                _log.info("setting_mended", node=self._node, setting=warning.setting)
 
     async def _catalogue(self) -> Catalogue:
         models = await self._server.models()
@@ -123,6 +177,7 @@ class Observer:
             aliases=aliases,
             footprints={m: size for m, size in self._footprints.items() if size is not None},
             profiles={m: found for m, found in self._profiles.items() if found is not None},
+            facts=await self._look_up(),
         )
 
     def _tell_broken(self, aliases: Mapping[str, ModelId], models: tuple[ModelId, ...]) -> None:
@@ -147,3 +202,12 @@ class Observer:
             _log.warning("model_not_described", model=model, error=str(error))
         self._footprints[model] = footprint
         self._profiles[model] = profile
+
+
+def _told(warning: NodeWarning) -> dict[str, str]:
+    return {
+        "setting": warning.setting,
+        "value": warning.value,
+        "problem": warning.problem,
+        "remedy": warning.remedy,
+    }

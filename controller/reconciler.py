@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypedDict
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -19,7 +20,6 @@ from contracts.events import (
     ActionApplied,
     ActionFailed,
     AnyEvent,
-    LoadCause,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoadStarted,
@@ -33,6 +33,8 @@ from contracts.ports import Clock, ModelServer
 from controller.copies import Copy
 from controller.fold import LOAD_KIND, UNLOAD_KIND
 from controller.roster import GONE_AFTER_S, DrainVerdict, Roster
+from controller.stamps import Stamp
+from controller.warmups import WarmUps
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -43,12 +45,16 @@ COPY_NOTICE_S = 2.0
 """Gateways have the table that leaves a copy out by then."""
 
 
-class Stamp(TypedDict):
-    """The fields that every event has."""
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why an unload was given up. ``is_refused``: LocalAI would not, or did not answer."""
 
-    event_id: str
-    at_s: float
-    source: str
+    why: str
+    is_refused: bool = False
+
+
+_LOST = Obstacle("the lease was lost")
+_BUSY = Obstacle("LocalAI calls it busy")
 
 
 class Reconciler:
@@ -91,6 +97,13 @@ class Reconciler:
         self._began_s = clock.monotonic_s()
         self._is_closed = False
         self._heard = asyncio.Event()
+        self._warm_ups = WarmUps(
+            clock=clock,
+            servers=servers,
+            profiles=lambda: self._config.profiles,
+            stamp=stamp,
+            emit=emit,
+        )
         self._tasks: set[asyncio.Task[bool]] = set()
         self._loading: set[asyncio.Task[bool]] = set()
         self._unloads: dict[ModelId, asyncio.Task[bool]] = {}
@@ -142,6 +155,7 @@ class Reconciler:
         for task in given_up:
             task.cancel()
         await asyncio.gather(*given_up, return_exceptions=True)
+        await self._warm_ups.close()
         self.draining.clear()
         self.preempting.clear()
         self.leaving.clear()
@@ -212,6 +226,8 @@ class Reconciler:
             cause=action.cause.value,
             load_s=round(took_s, 3),
         )
+        if not self._is_closed:
+            self._warm_ups.begin(action)
         return True
 
     async def _look_whether_lost(self, node: NodeId) -> None:
@@ -223,11 +239,11 @@ class Reconciler:
     async def _unload(self, action: UnloadModel) -> bool:
         started_s = self._clock.monotonic_s()
         if action.cause is UnloadCause.GHOST:
-            problem = await self._forget_ghost(action)
+            obstacle = await self._forget_ghost(action)
         else:
-            problem = await self._drain_and_stop(action)
-        if problem is not None:
-            self._failed(action.action_id, UNLOAD_KIND, action.model, problem)
+            obstacle = await self._drain_and_stop(action)
+        if obstacle is not None:
+            self._given_up(action, UNLOAD_KIND, obstacle)
             return False
         self._gone(action, UNLOAD_KIND, started_s)
         return True
@@ -248,29 +264,29 @@ class Reconciler:
         self._drains_changed()
         try:
             await self._clock.sleep(COPY_NOTICE_S)
-            problem = await self._stop_idle(action)
+            obstacle = await self._stop_idle(action)
         finally:
             self.leaving.discard(copy)
-        if problem is not None:
-            self._failed(action.action_id, UNLOAD_COPY_KIND, action.model, problem)
+        if obstacle is not None:
+            self._given_up(action, UNLOAD_COPY_KIND, obstacle)
             return False
         self._gone(action, UNLOAD_COPY_KIND, started_s)
         return True
 
-    async def _forget_ghost(self, action: UnloadModel) -> str | None:
+    async def _forget_ghost(self, action: UnloadModel) -> Obstacle | None:
         """None once LocalAI no longer lists a model whose process is dead."""
         server = self._servers[action.node]
         try:
             if await server.is_busy(action.model) is not None:
-                return "its process answers"
+                return Obstacle("its process answers")
             if not self._leads():
-                return "the lease was lost"
+                return _LOST
             await server.unload(action.model)
         except (Transient, Permanent) as error:
-            return str(error)
+            return Obstacle(str(error), is_refused=True)
         return None
 
-    async def _drain_and_stop(self, action: UnloadModel) -> str | None:
+    async def _drain_and_stop(self, action: UnloadModel) -> Obstacle | None:
         """None once LocalAI has stopped it, else what was in the way."""
         self.draining[action.model] = action.action_id
         if action.preempt:
@@ -284,23 +300,24 @@ class Reconciler:
             self._makes_room_for.pop(action.model, None)
             self.preempting.discard(action.model)
 
-    async def _stop_drained(self, action: UnloadModel) -> str | None:
+    async def _stop_drained(self, action: UnloadModel) -> Obstacle | None:
         if not await self._drained(action):
-            return "it is in use"
+            return Obstacle("it is in use")
         return await self._stop_idle(action)
 
-    async def _stop_idle(self, action: UnloadModel) -> str | None:
+    async def _stop_idle(self, action: UnloadModel) -> Obstacle | None:
         server = self._servers[action.node]
+        await self._warm_ups.stop(action.model)
         try:
             if await server.is_busy(action.model):
-                return "LocalAI calls it busy"
+                return _BUSY
             if not self._leads():
-                return "the lease was lost"
+                return _LOST
             await server.unload(action.model)
         except Busy:
-            return "LocalAI calls it busy"
+            return _BUSY
         except (Transient, Permanent) as error:
-            return str(error)
+            return Obstacle(str(error), is_refused=True)
         return None
 
     async def _drained(self, action: UnloadModel) -> bool:
@@ -345,30 +362,22 @@ class Reconciler:
             )
         )
 
-    def _failed(self, action_id: str, kind: str, model: ModelId, error: str) -> None:
+    def _given_up(self, action: UnloadModel, kind: str, obstacle: Obstacle) -> None:
+        self._failed(
+            action.action_id, kind, action.model, obstacle.why, is_refused=obstacle.is_refused
+        )
+
+    def _failed(
+        self, action_id: str, kind: str, model: ModelId, error: str, *, is_refused: bool = False
+    ) -> None:
         self._emit(
             ActionFailed(
-                **self._stamp(), action_id=action_id, kind=kind, subject=model, error=error
+                **self._stamp(),
+                action_id=action_id,
+                kind=kind,
+                subject=model,
+                error=error,
+                is_refused=is_refused,
             )
         )
         _log.info("action_given_up", kind=kind, model=model, why=error)
-
-
-def orphaned(
-    stamp: Callable[[], Stamp],
-    *,
-    loading: Mapping[ModelId, LoadCause | None],
-    draining: list[ModelId],
-) -> tuple[ActionFailed, ...]:
-    """What a new leader declares about orders of the last one: they ended with it.
-
-    Loads that a gateway runs go on, and are adopted as they are.
-    """
-    ours = [name for name, cause in loading.items() if cause is not LoadCause.GATEWAY]
-    return tuple(
-        ActionFailed(
-            **stamp(), action_id="takeover", kind=kind, subject=model, error="the leader changed"
-        )
-        for kind, models in ((LOAD_KIND, ours), (UNLOAD_KIND, draining))
-        for model in models
-    )

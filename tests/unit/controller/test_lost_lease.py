@@ -14,8 +14,9 @@ from contracts.messages import GatewayBeat
 from contracts.plan import LoadModel, Plan, UnloadModel
 from contracts.reasons import Reason
 from contracts.world import Mode
-from controller.reconciler import Reconciler, Stamp
+from controller.reconciler import Reconciler
 from controller.roster import Roster
+from controller.stamps import Stamp
 from simulator.memory_ports import MemoryModelServer, VirtualClock
 
 A, B, NODE = ModelId("a"), ModelId("b"), NodeId("n")

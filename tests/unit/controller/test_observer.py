@@ -13,6 +13,7 @@ from contracts.config import ModelProfile
 from contracts.errors import Permanent, Transient
 from contracts.events import NodeLost
 from contracts.ids import ModelId
+from contracts.node_facts import Access, Call, Capabilities, NodeFacts, NodeWarning
 from controller.observer import CATALOGUE_EVERY, Catalogue, Observer
 from simulator.clock import VirtualClock
 from simulator.memory_ports import MemoryModelServer
@@ -182,3 +183,102 @@ async def test_an_alias_that_leads_nowhere_is_told_once_and_so_is_its_mending(wa
     assert [entry["alias"] for entry in logs if entry["event"] == "alias_mended"] == [
         "chain", "gone",
     ]  # fmt: skip
+
+
+class TestRestarts:
+    async def test_all_gone_and_a_new_process_is_a_restart(self, watch):
+        watch.server.resident = {A}
+        await watch.go(POLL_S)
+        watch.server.restart()
+        await watch.go(POLL_S)
+        assert [event.restarted for event in watch.told] == [False, False, True]
+
+    async def test_the_same_process_has_unloaded_them_itself(self, watch):
+        watch.server.resident = {A, B}
+        await watch.go(POLL_S)
+        watch.server.resident.clear()
+        await watch.go(POLL_S)
+        assert not any(event.restarted for event in watch.told)
+
+    async def test_a_swap_within_one_poll_is_none(self, watch):
+        watch.server.resident = {A}
+        await watch.go(POLL_S)
+        watch.server.resident = {B}
+        await watch.go(POLL_S)
+        assert not any(event.restarted for event in watch.told)
+
+    async def test_one_while_nothing_was_resident_is_not_missed_later(self, watch):
+        await watch.go(POLL_S)
+        watch.server.restart()
+        await watch.go(POLL_S)
+        watch.server.resident = {A}
+        await watch.go(POLL_S)
+        watch.server.evict(A)
+        await watch.go(POLL_S)
+        assert not any(event.restarted for event in watch.told)
+
+    @pytest.mark.parametrize(("resident", "restarted"), [({A, B}, True), ({A}, False)])
+    async def test_without_its_word_only_several_at_once_are_one(self, watch, resident, restarted):
+        watch.server.began_at_s = None
+        watch.server.resident = resident
+        await watch.go(POLL_S)
+        watch.server.resident.clear()
+        await watch.go(POLL_S)
+        assert watch.told[-1].restarted is restarted
+
+    async def test_nor_one_that_was_away_meanwhile(self, watch):
+        watch.server.began_at_s = None
+        watch.server.resident = {A}
+        await watch.go(0.0)
+        watch.server.fault = Transient("refused")
+        await watch.go(POLL_S)
+        watch.server.fault = None
+        watch.server.resident.clear()
+        await watch.go(POLL_S)
+        assert watch.told[-1].restarted
+
+
+class TestFacts:
+    async def test_they_come_with_the_list(self, watch):
+        await watch.go(0.0)
+        assert watch.catalogues[0].facts is watch.server.node_facts
+
+    async def test_what_there_is_to_call_is_said_once(self, watch):
+        capabilities = Capabilities(version="v3", calls={Call.LOAD: Access.ABSENT})
+        watch.server.node_facts = NodeFacts(capabilities=capabilities)
+        with capture_logs() as logs:
+            await watch.go(POLL_S * 2 * CATALOGUE_EVERY)
+        (line,) = [line for line in logs if line["event"] == "node_capabilities"]
+        assert (line["version"], line["absent"], line["refused"]) == ("v3", ["load"], [])
+
+    async def test_a_setting_that_fights_is_named_once_and_once_more_when_it_is_mended(self, watch):
+        fights = NodeWarning(setting="s", value="2", problem="bad", remedy="do this")
+        watch.server.node_facts = NodeFacts(warnings=(fights,))
+        with capture_logs() as logs:
+            await watch.go(POLL_S * 3 * CATALOGUE_EVERY)
+            watch.server.node_facts = NodeFacts()
+            await watch.go(POLL_S * CATALOGUE_EVERY)
+        told = [line for line in logs if line["event"].startswith("setting_")]
+        assert [line["event"] for line in told] == ["setting_fights", "setting_mended"]
+        assert (told[0]["setting"], told[0]["remedy"]) == ("s", "do this")
+
+    async def test_they_are_looked_up_anew_when_another_process_answers(self, watch, monkeypatch):
+        asked = []
+        facts = watch.server.facts
+
+        async def ask(*, fresh=False):
+            asked.append(fresh)
+            return await facts(fresh=fresh)
+
+        monkeypatch.setattr(watch.server, "facts", ask)
+        round_s = POLL_S * CATALOGUE_EVERY
+        await watch.go(2 * round_s - 1.0)
+        assert asked == [True, False]
+        watch.server.restart()
+        await watch.go(round_s)
+        assert asked == [True, False, True]
+        watch.server.fault = Transient("refused")
+        await watch.go(POLL_S)
+        watch.server.fault = None
+        await watch.go(POLL_S)
+        assert asked[3:] == [True]

@@ -26,8 +26,10 @@ from contracts.messages import GatewayBeat
 from contracts.plan import LoadModel, Plan, SetLimits, UnloadModel
 from contracts.reasons import Reason
 from contracts.world import Mode
-from controller.reconciler import Reconciler, Stamp, orphaned
+from controller.reconciler import Reconciler
 from controller.roster import GONE_AFTER_S, Roster
+from controller.stamps import Stamp
+from controller.takeover import orphaned
 from simulator.clock import VirtualClock
 from simulator.memory_ports import MemoryModelServer
 from tests.worlds import NODE, A, B, C, D
@@ -141,8 +143,8 @@ class TestLoad:
         await site.clock.advance(4.9)
         assert site.said() == [(0.0, "ModelLoadStarted", A)]
         await site.clock.advance(0.1)
-        assert site.said()[1:] == [(5.0, "ModelLoaded", A), (5.0, "ActionApplied", A)]
-        started, done, applied = site.events
+        assert site.said()[1:3] == [(5.0, "ModelLoaded", A), (5.0, "ActionApplied", A)]
+        started, done, applied, _warmed = site.events
         assert isinstance(started, ModelLoadStarted)
         assert isinstance(done, ModelLoaded)
         assert (done.load_s, done.cause, done.node) == (5.0, LoadCause.PREFETCH, NODE)
