@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "replay": ("cli.replay", "Send a recorded trace through a whole stack."),
     "bench": ("cli.bench", "Measure what parts of Headstart cost."),
     "simulate": ("cli.simulate", "Compare policies on a workload in virtual time."),
+    "backtest": ("cli.backtest", "Score forecasts on a trace or on the own log."),
 }
 """Subcommands: the module whose ``register(app)`` adds each, and what its line in help says."""
 
