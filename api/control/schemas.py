@@ -240,6 +240,25 @@ class QueueView(Schema):
     oldest_wait_s: float | None
 
 
+class NodeWarningView(Schema):
+    """A setting of a LocalAI that works against the plan."""
+
+    setting: str
+    value: str
+    problem: str
+    remedy: str = Field(description="What to do about it. Headstart changes no settings there.")
+
+
+class PeerView(Schema):
+    """Another machine that a LocalAI works with."""
+
+    name: str
+    kind: str = Field(description="`worker`, `federated`, `llama_cpp_worker` or `mlx_worker`.")
+    online: bool
+    memory_used_ratio: float | None
+    models: int | None
+
+
 class NodeView(Schema):
     """One LocalAI instance and its memory."""
 
@@ -254,6 +273,14 @@ class NodeView(Schema):
     occupied_bytes: int = Field(description="What our models take of the budget now.")
     model_limit: int | None
     resident_models: int
+    version: str | None = Field(default=None, description="LocalAI's own.")
+    calls: dict[str, str] = Field(
+        default={},
+        description="Each call that is not the same everywhere: `yes`, `absent`, or `refused` to "
+        "our key.",
+    )
+    warnings: list[NodeWarningView] = []
+    peers: list[PeerView] = []
 
 
 class ComparisonView(Schema):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from api.control import comparing, schemas
 from api.control.board import Board
 from api.control.history import HistoryRow
 from api.control.phrases import sentence
@@ -20,6 +19,9 @@ from contracts.ids import ModelId
 from contracts.plan import Decision
 from contracts.reasons import explain
 from contracts.world import ModelStatus, NodeStatus, QueueStatus, Residency, Sla
+
+from api.control import comparing, schemas
+from api.control.node_views import fact_views
 
 NEXT_USE_DELAYS_S: tuple[float, ...] = (5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Delays that next-use probabilities are shown for."""
@@ -120,6 +122,7 @@ def node_view(board: Board, node: NodeStatus) -> schemas.NodeView:
         occupied_bytes=sum(status.occupied_bytes for status in models),
         model_limit=node.model_limit,
         resident_models=sum(status.residency is Residency.HOT for status in models),
+        **fact_views(node),
     )
 
 

@@ -1,0 +1,51 @@
+"""What one LocalAI is, for people: version, calls, what fights the plan there, peers."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from api.control import schemas
+from contracts.node_facts import Access, NodeFacts
+from contracts.world import NodeStatus
+
+
+class FactViews(TypedDict):
+    """Fields of ``schemas.NodeView``."""
+
+    version: str | None
+    calls: dict[str, str]
+    warnings: list[schemas.NodeWarningView]
+    peers: list[schemas.PeerView]
+
+
+def fact_views(node: NodeStatus) -> FactViews:
+    """All of it; nothing where it has not been looked up yet."""
+    facts = node.facts or NodeFacts()
+    known = facts.capabilities
+    return FactViews(
+        version=known.version or None,
+        calls={
+            call.value: access.value
+            for call, access in sorted(known.calls.items())
+            if access is not Access.UNKNOWN
+        },
+        warnings=[
+            schemas.NodeWarningView(
+                setting=warning.setting,
+                value=warning.value,
+                problem=warning.problem,
+                remedy=warning.remedy,
+            )
+            for warning in facts.warnings
+        ],
+        peers=[
+            schemas.PeerView(
+                name=peer.name,
+                kind=peer.kind,
+                online=peer.online,
+                memory_used_ratio=peer.memory_used_ratio,
+                models=peer.models,
+            )
+            for peer in facts.peers
+        ],
+    )
