@@ -25,6 +25,7 @@ from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.rq_queue import RqJobQueue, connect_blocking
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
+from adapters.settings_listing import entries
 from adapters.webhooks import check_webhook
 from api.control.app import create_app
 from api.control.ports import ControlPorts
@@ -61,6 +62,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
     listener = bind(config.host, config.port)
     client, blocking = connect(redis_url), connect_blocking(redis_url)
     clock = ScaledClock.from_environment(os.environ)
+    in_force = [settings]
     app = create_app(
         config,
         ControlPorts(
@@ -79,10 +81,14 @@ async def serve(settings: Settings, redis_url: str) -> None:
         clock,
         gateway=settings.gateway_config(),
         default_target_s=settings.controller_config().planner.default_target_s,
+        settings_in_force=lambda: [
+            (entry.key, entry.value, entry.origin) for entry in entries(in_force[0])
+        ],
     )
     server = ControlServer(app, on_stop=app.state.room.feed.close)
 
     def apply(before: Settings, after: Settings) -> Changes:
+        in_force[0] = after
         app.state.room.users.reload(after.gateway_config())
         configure_logging("control", json=after.log_json, level=after.log_level)
         return changes_for(before, after, applied=APPLIED, on_restart=ON_RESTART)

@@ -14,23 +14,27 @@ from api.control.errors import install_error_handlers
 from api.control.guard import Guard
 from api.control.pages import page_router
 from api.control.ports import ControlPorts
-from api.control.room import ControlRoom
+from api.control.room import ControlRoom, SettingsInForce
 from api.control.routes import (
     background,
     batches,
     comparisons,
     decisions,
     events,
+    explain,
     files,
     forecasts,
     health,
     jobs,
+    kpis,
     metrics,
     mode,
     models,
     nodes,
     policies,
     queues,
+    requests,
+    settings,
     slas,
     summary,
 )
@@ -62,6 +66,7 @@ def create_app(
     *,
     gateway: GatewayConfig | None = None,
     default_target_s: float = PlannerConfig().default_target_s,
+    settings_in_force: SettingsInForce = tuple,
 ) -> FastAPI:
     """The whole control API; nothing is read or started before its lifespan begins.
 
@@ -71,9 +76,18 @@ def create_app(
         Its keys open files, batches and jobs; without it, or without keys in it, all may come.
     default_target_s : float
         The latency target that requests of models without one of their own are judged by.
+    settings_in_force : callable, optional
+        Each key with its value, secrets hidden, and its origin; for ``/v1/settings``.
     """
     users = Users(gateway or GatewayConfig(), config)
-    room = ControlRoom(config, ports, clock, users=users, default_target_s=default_target_s)
+    room = ControlRoom(
+        config,
+        ports,
+        clock,
+        users=users,
+        default_target_s=default_target_s,
+        settings=settings_in_force,
+    )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -112,6 +126,10 @@ def create_app(
         files,
         batches,
         background,
+        kpis,
+        requests,
+        explain,
+        settings,
         events,
         health,
         metrics,

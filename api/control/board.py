@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 
 from api.control.history import DemandHistory
+from api.control.kpis.ledger import KpiLedger
 from api.control.tally import RequestTally
 from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId
@@ -49,6 +50,7 @@ class Board:
         self.store_fault: str | None = None
         self.history = DemandHistory()
         self.tally = RequestTally(self.target_s)
+        self.kpis = KpiLedger(self.target_s)
         self.decisions: Counter[tuple[str, str]] = Counter()
         self.forgotten_forecasts = 0
 
@@ -110,6 +112,7 @@ class Board:
     def count_decision(self, decision: Decision) -> None:
         """Both labels are closed lists, so the counter stays small."""
         self.decisions[decision.reason.value, decision.outcome.value] += 1
+        self.kpis.decided(decision.made_at_s)
 
     def stale_reason(self, now_s: float, *, stale_after_s: float = STALE_AFTER_S) -> str | None:
         """Why what is known of the world may not be so any more; None: it is current."""

@@ -44,6 +44,7 @@ class Followers:
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self.faults: dict[str, str] = {}
         self._event_place = "0"
+        self._has_caught_up = False
         self._decision_place: str | None = None
         self._forecast_place: str | None = None
         self._seen: dict[str, None] = {}
@@ -51,6 +52,7 @@ class Followers:
 
     def start(self) -> None:
         """Begin to follow."""
+        self._board.kpis.counters.start_at(self._clock.now_s())
         steps: dict[str, Callable[[], Awaitable[None]]] = {
             "world": self._poll_world,
             "events": self._follow_events,
@@ -99,6 +101,8 @@ class Followers:
 
     async def _poll_world(self) -> None:
         await self.read_world()
+        if self._has_caught_up and self._board.world is not None:
+            self._board.kpis.saw(self._board.world, self._clock.now_s())
         self._live.refresh()
         await self._pause(POLL_S)
 
@@ -124,10 +128,13 @@ class Followers:
                 continue
             self._board.history.counting_since(event.at_s)
             self._board.tally.observe(event)
+            self._board.kpis.observe(event)
             if isinstance(event, RequestReceived) and event.model is not None:
                 self._board.history.arrived(event.model, event.at_s)
         if entries:
             self._event_place = entries[-1].entry_id
+        # What the world shows of residency is of now: it must not come before older events.
+        self._has_caught_up = len(entries) < _EVENT_BATCH
         # A long log is caught up with in slices, so that callers are answered meanwhile.
         await self._clock.sleep(0.0)
 

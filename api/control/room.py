@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -27,6 +28,9 @@ from contracts.world import WorldSnapshot
 
 T = TypeVar("T")
 
+SettingsInForce = Callable[[], Iterable[tuple[str, object, str]]]
+"""Each key with its value (secrets hidden) and its origin."""
+
 _MAX_NAME = 512
 
 
@@ -41,6 +45,7 @@ class ControlRoom:
         *,
         users: Users,
         default_target_s: float,
+        settings: SettingsInForce = tuple,
     ) -> None:
         self.config = config
         self.ports = ports
@@ -49,6 +54,9 @@ class ControlRoom:
         # With fast time a snapshot may be many of its seconds old after one real one.
         self.stale_after_s = max(STALE_AFTER_S, 5.0 * clock.scale)
         self.board = Board(default_target_s=default_target_s)
+        self.settings = settings
+        self.source = f"control-{secrets.token_hex(4)}"
+        self._events_made = itertools.count(1)
         self.feed = EventFeed(boot=secrets.token_hex(4))
         self.metrics = ControlMetrics(self.board, self.feed, ports.events, clock)
         self.live = LiveView(self.board, self.feed, clock, stale_after_s=self.stale_after_s)
@@ -66,6 +74,10 @@ class ControlRoom:
         """End the streams and the tasks."""
         self.feed.close()
         await self.followers.stop()
+
+    def next_event_id(self) -> str:
+        """Of an event that this process writes."""
+        return f"{self.source}-{next(self._events_made)}"
 
     async def ask(self, answer: Awaitable[T]) -> T:
         """Wait for the store, but not for ever. Raises ApiError after ``CALL_LIMIT_S``."""

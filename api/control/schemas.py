@@ -213,6 +213,12 @@ class DecisionView(Schema):
     sentence: str = Field(description="The decision and its reason in plain words.")
     explanation: str
     evidence: list[EvidenceView]
+    would_change: list[str] = Field(
+        default=[], description="What would have turned it the other way, as far as is known."
+    )
+    beside: list[DecisionView] = Field(
+        default=[], description="What else was decided in the same run; only of a single one."
+    )
 
 
 class ModeBody(Asked):
@@ -400,3 +406,4 @@ class SummaryView(Schema):
 
 
 NextUseView.model_rebuild()
+DecisionView.model_rebuild()

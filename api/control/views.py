@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from api.control import comparing, schemas
 from api.control.board import Board
 from api.control.history import HistoryRow
+from api.control.node_views import fact_views
 from api.control.phrases import sentence
+from api.control.turning import what_would_change
 from contracts.forecasts import (
     QUANTILE_LEVELS,
     Forecast,
@@ -19,9 +22,6 @@ from contracts.ids import ModelId
 from contracts.plan import Decision
 from contracts.reasons import explain
 from contracts.world import ModelStatus, NodeStatus, QueueStatus, Residency, Sla
-
-from api.control import comparing, schemas
-from api.control.node_views import fact_views
 
 NEXT_USE_DELAYS_S: tuple[float, ...] = (5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Delays that next-use probabilities are shown for."""
@@ -105,6 +105,7 @@ def decision_view(decision: Decision, cursor: str | None = None) -> schemas.Deci
             )
             for name, value in decision.evidence
         ],
+        would_change=list(what_would_change(decision)),
     )
 
 

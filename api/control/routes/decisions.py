@@ -9,9 +9,12 @@ from fastapi import APIRouter, Query
 from api.control import schemas, views
 from api.control.errors import not_found
 from api.control.paging import Limit
-from api.control.room import READ, Room
+from api.control.room import READ, ControlRoom, Room
+from contracts.plan import Decision
 
 router = APIRouter(tags=["decisions"], dependencies=READ)
+
+_MOST_BESIDE = 12
 
 _CURSOR = r"^\d{1,19}(-\d{1,19})?$"
 
@@ -52,4 +55,22 @@ async def get_decision(room: Room, decision_id: str) -> schemas.DecisionView:
             code="decision_not_found",
             param="decision_id",
         )
-    return views.decision_view(decision)
+    beside = await _same_run(room, decision)
+    return views.decision_view(decision).model_copy(update={"beside": beside})
+
+
+async def _same_run(room: ControlRoom, decision: Decision) -> list[schemas.DecisionView]:
+    """The others of one run of the planner, whose ids differ in their last number."""
+    run, dash, number = decision.decision_id.rpartition("-")
+    if not dash or not number.isdecimal():
+        return []
+    found = []
+    for other in range(_MOST_BESIDE):
+        if other == int(number):
+            continue
+        one = await room.ask(room.ports.decisions.get(f"{run}-{other}"))
+        if one is None and other > int(number):
+            break
+        if one is not None:
+            found.append(views.decision_view(one))
+    return found
