@@ -22,8 +22,13 @@ class Faults:
         """How many there are now."""
         return len(self._open)
 
-    def begin(self, what: str, error: str, *, subject: str = "", hint: str = "") -> None:
-        """``what`` of ``subject`` cannot be read; another cause of the same is no other fault."""
+    def begin(
+        self, what: str, error: str, *, subject: str = "", hint: str = "", usual: bool = False
+    ) -> None:
+        """``what`` of ``subject`` cannot be read; another cause of the same is no other fault.
+
+        ``usual``: that is in the nature of the thing, and nothing for people to look into.
+        """
         if (what, subject) in self._open:
             return
         if len(self._open) >= MAX_OPEN:
@@ -32,7 +37,8 @@ class Faults:
         about = {"subject": subject} if subject else {}
         if hint:
             about["hint"] = hint
-        _log.warning("probe_fault", source=self._source, what=what, error=error, **about)
+        tell = _log.info if usual else _log.warning
+        tell("probe_fault", source=self._source, what=what, error=error, **about)
 
     def end(self, what: str, *, subject: str = "") -> None:
         """It was read."""

@@ -33,6 +33,8 @@ HINT = (
 GONE_HINT = "after an update of the driver this process must be started anew"
 NUMBER_HINT = "CUDA may count GPUs in another order than the driver: name them by UUID"
 
+MIG_MODE = "mig_mode"
+
 _DRIVER_GONE = ("Uninitialized", "DriverNotLoaded", "LibRmVersionMismatch")
 _CARD_GONE = ("GpuIsLost", "ResetRequired")
 
@@ -197,7 +199,7 @@ class NvmlProbe:
 
     def _instances(self, card: _Card) -> list[_Card]:
         nvml = self._nvml
-        mode = self._ask("mig", card.uuid, lambda: nvml.nvmlDeviceGetMigMode(card.handle)[0])
+        mode = self._ask(MIG_MODE, card.uuid, lambda: nvml.nvmlDeviceGetMigMode(card.handle)[0])
         if not mode:
             return []
         most = self._ask(
@@ -301,7 +303,9 @@ class NvmlProbe:
         except (self._nvml.NVMLError, AttributeError) as error:
             # A missing attribute is a function that an older binding does not have.
             self._unsupported.add((what, subject))
-            self._faults.begin(what, str(error), subject=subject)
+            unsupported = isinstance(error, self._nvml.NVMLError_NotSupported)
+            if what != MIG_MODE or not unsupported:  # few cards can be parted
+                self._faults.begin(what, str(error), subject=subject, usual=unsupported)
             return None
         self._faults.end(what, subject=subject)
         return answer

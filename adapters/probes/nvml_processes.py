@@ -65,7 +65,9 @@ def processes_of(
 def _listed(nvml: Any, handle: Any, kind: str) -> Any:
     """By the newest of the calls that this driver and this binding both have."""
     name = f"nvmlDeviceGet{kind}RunningProcesses"
+    if not hasattr(nvml, f"{name}_v3"):
+        return getattr(nvml, name)(handle)
     try:
         return getattr(nvml, f"{name}_v3")(handle)
-    except (AttributeError, nvml.NVMLError_FunctionNotFound):
+    except nvml.NVMLError_FunctionNotFound:
         return getattr(nvml, f"{name}_v2")(handle)
