@@ -69,6 +69,20 @@ class Reason(StrEnum):
     HIGHER_CLASS_WAITS = "higher_class_waits"
     NOT_RESIDENT = "not_resident"
     WAITED_LONGEST = "waited_longest"
+    # Replicas
+    LIVE_NEED = "live_need"
+    FORECAST_NEED = "forecast_need"
+    PANIC = "panic"
+    WOKEN = "woken"
+    ENOUGH = "enough"
+    STARTING = "starting"
+    START_OVERDUE = "start_overdue"
+    STABILISING = "stabilising"
+    NEEDED_LESS = "needed_less"
+    NOBODY_ASKS = "nobody_asks"
+    AT_LARGEST = "at_largest"
+    OVER_BUDGET = "over_budget"
+    SCALER_FAILED = "scaler_failed"
 
 
 _SENTENCES: dict[Reason, str] = {
@@ -100,7 +114,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.OBSERVE_ONLY: "the mode is observe: decided, not ordered",
     Reason.SHUTTING_DOWN: "the service is stopping",
     Reason.MAY_WAIT: "only batch or background work waits for it, and what would go was just used",
-    Reason.GROUP_LIMIT: "its group holds as much as it may, and nothing of it can go",
+    Reason.GROUP_LIMIT: "it is larger than what its group may take",
     Reason.LOCALAI_UNLOADED: "LocalAI unloaded it by itself (its limit, watchdog or reclaimer)",
     Reason.LOCALAI_RESTARTED: "LocalAI began anew, so everything that was resident is gone",
     Reason.NEVER_FITS: "it is larger than the whole memory budget",
@@ -124,6 +138,19 @@ _SENTENCES: dict[Reason, str] = {
     Reason.HIGHER_CLASS_WAITS: "requests of a higher class wait",
     Reason.NOT_RESIDENT: "its model is not resident, and background work may load none now",
     Reason.WAITED_LONGEST: "it was held for as long as a background request may be",
+    Reason.LIVE_NEED: "so many are needed for what is asked now",
+    Reason.FORECAST_NEED: "so many will be needed by the time that a new one serves",
+    Reason.PANIC: "far more is asked than what is ready can serve",
+    Reason.WOKEN: "somebody asks, and there is none",
+    Reason.ENOUGH: "there are as many as are needed",
+    Reason.STARTING: "what is missing was ordered and is starting",
+    Reason.START_OVERDUE: "what was ordered has not come in three times its start-up time",
+    Reason.STABILISING: "fewer would do, but not for long enough yet",
+    Reason.NEEDED_LESS: "fewer were needed all the time that is looked back on",
+    Reason.NOBODY_ASKS: "nobody asked for the idle time, and nobody is expected",
+    Reason.AT_LARGEST: "more are needed than its bound allows",
+    Reason.OVER_BUDGET: "more are needed than its budget pays for",
+    Reason.SCALER_FAILED: "the order was not taken; it is tried again",
 }
 
 

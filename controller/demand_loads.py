@@ -12,13 +12,21 @@ from contracts.world import ModelStatus, Residency
 from controller.demand import ABSENT, RANK, Demand, demands, in_turn, spared, yielding
 from controller.draft import AT_ONCE, Draft, Evidence, Terms
 from controller.eviction import choose_for, idle_models, names
+from controller.groups import precedence
 from controller.memory import Room
 from controller.policies.base import Context, Policy, Victim
+from controller.precedence import HEAD_START_S, gives_to_schedules, in_order, is_due
 
 _MIB = 1024**2
 
 _NOBODY_CAN_HELP = frozenset(
-    {Reason.COOL_DOWN, Reason.NEVER_FITS, Reason.MAY_WAIT, Reason.OUT_OF_MEMORY}
+    {
+        Reason.COOL_DOWN,
+        Reason.GROUP_LIMIT,
+        Reason.MAY_WAIT,
+        Reason.NEVER_FITS,
+        Reason.OUT_OF_MEMORY,
+    }
 )
 """Nothing that others do or wait for would help a load that is held for these."""
 
@@ -62,7 +70,7 @@ def must_loads(draft: Draft, context: Context, policy: Policy) -> bool:
             held = Reason.NO_ROOM
         if held is not None:
             draft.say(status.model, Outcome.HOLD, held, _room_evidence(draft, context, status))
-            if held not in _NOBODY_CAN_HELP:
+            if held not in _NOBODY_CAN_HELP and wanted.cause is not LoadCause.SCHEDULE:
                 blocked_rank = max(blocked_rank, wanted.rank)
             continue
         waited_s = context.now_s - (status.wanted_since_s or context.now_s)
@@ -94,7 +102,28 @@ def _all_wanted(draft: Draft, context: Context) -> list[_Wanted]:
         if status.model not in world.operator_loads
         and (status.pinned or status.model in world.preloads)
     ]
-    return waited + asked + kept
+    groups = context.config.groups
+    if groups:
+        waited.sort(key=lambda one: _due_s(one) + HEAD_START_S * precedence(one.status, groups))
+    return waited + asked + kept + _scheduled(draft, absent)
+
+
+def _due_s(wanted: _Wanted) -> float:
+    assert wanted.demand is not None
+    return wanted.demand.due_s
+
+
+def _scheduled(draft: Draft, absent: list[ModelStatus]) -> list[_Wanted]:
+    world = draft.world
+    if not world.scheduled:
+        return []
+    wanted_anyway = world.operator_loads | world.preloads
+    return [
+        _Wanted(status=status, cause=LoadCause.SCHEDULE, reason=Reason.SCHEDULE)
+        for status in absent
+        if status.model not in wanted_anyway and not status.pinned and not status.kept_out
+        if is_due(world, status)
+    ]
 
 
 def _make_room(draft: Draft, context: Context, policy: Policy, wanted: _Wanted) -> _Made:
@@ -109,7 +138,10 @@ def _make_room(draft: Draft, context: Context, policy: Policy, wanted: _Wanted) 
         # What drains still counts as held: until it is gone more would be evicted than needed.
         return _Made(held=Reason.DRAINING)
     idle = idle_models(draft.world, draft.on_node(context.node))
+    if wanted.cause is LoadCause.SCHEDULE:
+        idle = gives_to_schedules(draft.world, idle)
     ranked = policy.victims(context, idle)
+    ranked = in_order(ranked, draft.world, wanted.status, context.config, room.usable_bytes)
     victims = _chosen(context, room, wanted, ranked)
     if wanted.demand is None:
         return _Made(held=Reason.NO_ROOM) if victims is None else _Made(victims)
@@ -127,6 +159,8 @@ def _hold_reason(draft: Draft, context: Context, wanted: _Wanted, room: Room) ->
     status = wanted.status
     if status.cooldown_until_s is not None and context.now_s < status.cooldown_until_s:
         return Reason.COOL_DOWN
+    if room.is_over_share(status):
+        return Reason.GROUP_LIMIT
     if room.can_never_hold(status):
         # What it says of itself would fit: it is what happened when it was tried.
         return Reason.OUT_OF_MEMORY if status.out_of_memory_bytes else Reason.NEVER_FITS

@@ -176,6 +176,8 @@ def _quality(
     if space.usable_bytes is not None and wanted_bytes > space.usable_bytes:
         return _TOO_SMALL, True
     preferred = None if profile is None else profile.preferred_backend
+    if preferred is None and status.on_host:
+        preferred = CPU
     if preferred is not None and node.accelerator == preferred:
         kind = 0
     else:

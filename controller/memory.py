@@ -20,6 +20,7 @@ from contracts.world import (
     Residency,
     WorldSnapshot,
 )
+from controller.groups import limit_bytes, occupied_bytes, place_of
 from controller.places import split_on, takes_main_memory
 
 _GOING = frozenset({Residency.DRAINING, Residency.UNLOADING})
@@ -59,6 +60,8 @@ class Room:
         The same of each card and of host RAM; empty: the one number is all that is told.
     node : NodeStatus or None
         Whose room it is, where places are told.
+    shares : tuple of PlaceRoom
+        What each group of work may take and takes, where that is bounded.
     """
 
     usable_bytes: int | None
@@ -69,6 +72,7 @@ class Room:
     draining: int = 0
     places: tuple[PlaceRoom, ...] = ()
     node: NodeStatus | None = None
+    shares: tuple[PlaceRoom, ...] = ()
 
     def missing_bytes(self, wanted_bytes: int) -> int:
         """How much must be freed before ``wanted_bytes`` fit; 0 when they fit."""
@@ -116,17 +120,35 @@ class Room:
                     missing = place.occupied_bytes + wanted - place.usable_bytes
                     if missing > 0:
                         short[place.place] = missing
+        share = self._share_of(status)
+        if share is not None:
+            assert share.usable_bytes is not None
+            missing = share.occupied_bytes + status.needed_bytes - share.usable_bytes
+            if missing > 0:
+                short[share.place] = missing
         return short
 
     def can_never_hold(self, status: ModelStatus) -> bool:
         """Whether even an empty node is too small for it, as a whole or at one place."""
-        if self.never_fits(self.main_need(status)):
+        if self.never_fits(self.main_need(status)) or self.is_over_share(status):
             return True
         need = self.need(status) if self.places else _NOTHING
         return any(
             place.usable_bytes is not None and need.get(place.place, 0) > place.usable_bytes
             for place in self.places
         )
+
+    def is_over_share(self, status: ModelStatus) -> bool:
+        """Whether it alone is more than its group may take."""
+        share = self._share_of(status)
+        limit = None if share is None else share.usable_bytes
+        return limit is not None and status.needed_bytes > limit
+
+    def _share_of(self, status: ModelStatus) -> PlaceRoom | None:
+        if not self.shares or not status.group:
+            return None
+        own = place_of(status.group)
+        return next((share for share in self.shares if share.place == own), None)
 
     def slots_short(self, status: ModelStatus) -> int:
         """How many models must go before a load of it has a chance, whatever they take.
@@ -162,6 +184,8 @@ class Room:
         freed = dict(self.split(status))
         if self.node is None or takes_main_memory(status, self.node):
             freed[ALL_CARDS] = status.occupied_bytes
+        if self.shares and status.group:
+            freed[place_of(status.group)] = status.occupied_bytes
         return freed
 
 
@@ -195,6 +219,7 @@ def room(
         draining=sum(model.residency in _GOING for model in present),
         places=_place_rooms(status, present, config) if status.places else (),
         node=status if status.places or status.accelerator else None,
+        shares=_group_shares(status, present, config) if config.groups else (),
     )
 
 
@@ -244,6 +269,19 @@ def host_bytes(status: ModelStatus, node: NodeStatus) -> int:
         return 0 if takes_main_memory(status, node) else status.footprint_bytes or 0
     hosts = {place.place for place in node.places if place.kind is PlaceKind.HOST}
     return sum(size for place, size in split_on(status, node.places).items() if place in hosts)
+
+
+def _group_shares(
+    node: NodeStatus, present: list[ModelStatus], config: PlannerConfig
+) -> tuple[PlaceRoom, ...]:
+    """Of the groups that have a limit."""
+    taken, usable = occupied_bytes(present), usable_bytes(node, config)
+    limits = {name: limit_bytes(group, node, usable) for name, group in config.groups.items()}
+    return tuple(
+        PlaceRoom(place=place_of(name), usable_bytes=limit, occupied_bytes=taken.get(name, 0))
+        for name, limit in limits.items()
+        if limit is not None
+    )
 
 
 def _place_rooms(

@@ -24,6 +24,8 @@ from controller.eviction import idle_models, is_spared
 from controller.policies.base import LOOK_S, Context, Policy, Victim
 from controller.policies.curves import CurveBoard
 from controller.policies.registry import policy_named
+from controller.precedence import is_due
+from controller.precedence import moments_s as schedule_moments_s
 from controller.prefetching import prefetch
 
 __all__ = ["is_ordered", "plan"]
@@ -112,6 +114,7 @@ def _operator_unloads(draft: Draft, context: Context) -> None:
 
 def _expire(draft: Draft, context: Context, policy: Policy) -> None:
     idle = idle_models(draft.world, draft.on_node(context.node))
+    idle = tuple(status for status in idle if not is_due(draft.world, status))
     for victim in policy.expired(context, idle):
         draft.unload(victim, context.node, UnloadCause.IDLE, "")
 
@@ -126,4 +129,4 @@ def _next_tick_s(world: WorldSnapshot, config: PlannerConfig) -> float:
         if status.cooldown_until_s > now_s
     ]
     waits_s = moments_s(world, tuple(world.models.values()), config)
-    return min([now_s + LOOK_S, *cooldowns, *waits_s])
+    return min([now_s + LOOK_S, *cooldowns, *waits_s, *schedule_moments_s(world)])

@@ -10,6 +10,7 @@ from contracts.world import ModelStatus, Residency
 from controller.draft import Draft
 from controller.eviction import idle_models
 from controller.policies.base import Candidate, Context, Policy, Swap
+from controller.precedence import gives_to_prefetches
 
 
 def prefetch(draft: Draft, context: Context, policy: Policy) -> None:
@@ -77,7 +78,9 @@ def _best(
     node_room = draft.room(context.node, context.config, policy.model_limit(context))
     best = None
     for candidate in considered:
-        swap = policy.swap(context, candidate, idle, node_room)
+        wanted = draft.world.models[candidate.model]
+        gives = gives_to_prefetches(draft.world, wanted, idle, context.config.groups)
+        swap = policy.swap(context, candidate, gives, node_room)
         if swap is not None and (best is None or swap.surplus_per_s > best[1].surplus_per_s):
             best = candidate, swap
     return best

@@ -15,11 +15,12 @@ from contracts.reasons import Reason, explain
 from contracts.routing import ModelRoute, NodeRoute, RoutingTable
 from contracts.world import ModelStatus, Residency, WorldSnapshot
 from controller.copies import Copy
+from controller.homes import CPU
 from controller.memory import room
 from controller.policies.base import expected_load_s
 
 TABLE_REPEAT_S = 10.0
-_REFUSALS = {Reason.COOL_DOWN, Reason.NEVER_FITS, Reason.OUT_OF_MEMORY}
+_REFUSALS = {Reason.COOL_DOWN, Reason.GROUP_LIMIT, Reason.NEVER_FITS, Reason.OUT_OF_MEMORY}
 
 
 def routing_table(
@@ -128,12 +129,17 @@ def _routes(
             status,
             {} if only_home else {**known, status.node: status.residency},
             slots=None if profile is None else profile.slots,
+            cores=_cores(world, status, profile),
         )
     return routes
 
 
 def _route(
-    status: ModelStatus, places: Mapping[NodeId, Residency], *, slots: int | None
+    status: ModelStatus,
+    places: Mapping[NodeId, Residency],
+    *,
+    slots: int | None,
+    cores: float | None,
 ) -> ModelRoute:
     loading = status.residency is Residency.LOADING
     return ModelRoute(
@@ -149,7 +155,19 @@ def _route(
         pinned=status.pinned,
         places=places,
         slots=slots,
+        group=status.group,
+        cores=cores,
     )
+
+
+def _cores(world: WorldSnapshot, status: ModelStatus, profile: ModelProfile | None) -> float | None:
+    """Cores that one request takes: the threads of its model file, where it runs on CPUs."""
+    node = world.nodes.get(status.node)
+    on_cpu = status.on_host or (node is not None and node.accelerator == CPU)
+    if not on_cpu:
+        return None
+    threads = None if profile is None else profile.threads
+    return float(threads or 1)
 
 
 def _free_bytes(world: WorldSnapshot, config: PlannerConfig, node: NodeId) -> int | None:
