@@ -16,12 +16,17 @@ from api.control.ports import ControlPorts
 from api.control.server import ControlServer, bind
 from contracts.config import ControlConfig
 from contracts.events import (
+    FeedbackGiven,
     FirstTokenSent,
     LoadCause,
+    ModelLoaded,
+    ModelUnloaded,
+    NodeObserved,
     PriorityClass,
     RequestCompleted,
     RequestDispatched,
     RequestReceived,
+    UnloadCause,
 )
 from contracts.forecasts import (
     HORIZONS_S,
@@ -37,11 +42,13 @@ from contracts.ids import ModelId, NodeId, RequestId
 from contracts.messages import LoadRequested, ToController, UnloadRequested
 from contracts.plan import Decision, Outcome
 from contracts.ports import Clock
+from contracts.readings import GpuReading, ProbeReading
 from contracts.reasons import Reason
 from contracts.world import (
     Mode,
     ModelStatus,
     NodeStatus,
+    PlanningTally,
     PrefetchTally,
     QueueStatus,
     Residency,
@@ -104,6 +111,9 @@ class Lively:
     requests: int = 0
     cold: int = 0
     decided: int = 0
+    swaps: int = 0
+    polls: int = 0
+    resident: set[ModelId] = field(default_factory=set)
     mail_place: str = "0"
 
     def __post_init__(self) -> None:
@@ -133,6 +143,7 @@ class Lively:
             ),
             prefetches=PrefetchTally(started=61, used=44, wasted=12),
             demand_loads=37,
+            planning=PlanningTally(runs=4210, total_s=5.1, recent_p95_s=0.0031, recent_max_s=0.011),
         )
 
     def _status(self, index: int, kind: Kind) -> ModelStatus:
@@ -190,6 +201,8 @@ class Lively:
                 for _ in range(self._poisson(_rate(kind, at_s))):
                     await self.request(kind, at_s + self.rng.random() * 60, cold=0.03)
                 past.append(_forecast(kind, round(at_s / 60) * 60.0))
+                await self._swap(kind, at_s)
+            await self.observe(at_s)
         await self.forecasts.put(tuple(_forecast(kind, now_s) for kind in self.kinds))
         await self.settings.put_sla(Sla(model=ModelId(self.kinds[0].name), target_s=1.5))
         await self.settings.put_sla(
@@ -215,6 +228,90 @@ class Lively:
             await self.decide(now_s - (40 - index) * 17)
         return tuple(past)
 
+    async def _swap(self, kind: Kind, at_s: float) -> None:
+        """Now and then a model that is not there comes, and one that is there goes."""
+        model = ModelId(kind.name)
+        self.swaps += 1
+        if model in self.resident:
+            if self.rng.random() < 0.03 and self.world.models[model].residency is Residency.COLD:
+                self.resident.discard(model)
+                await self.events.append(
+                    (
+                        ModelUnloaded(
+                            event_id=f"u{self.swaps}",
+                            at_s=at_s,
+                            source="controller",
+                            model=model,
+                            node=NODE,
+                            cause=UnloadCause.EVICTED,
+                        ),
+                    )
+                )
+        elif self.rng.random() < (
+            0.05 if self.world.models[model].residency is Residency.COLD else 0.5
+        ):
+            self.resident.add(model)
+            await self.events.append(
+                (
+                    ModelLoaded(
+                        event_id=f"l{self.swaps}",
+                        at_s=at_s,
+                        source="controller",
+                        model=model,
+                        node=NODE,
+                        cause=self.rng.choice((LoadCause.PREFETCH, LoadCause.DEMAND)),
+                        load_s=kind.load_s * self.rng.uniform(0.8, 1.4),
+                        footprint_bytes=int(kind.footprint_gb * GB),
+                    ),
+                )
+            )
+
+    def reading(self, at_s: float) -> ProbeReading:
+        """What the machine's probes tell."""
+        swing = 0.5 + 0.5 * math.sin(at_s / 900.0)
+        utilization = min(1.0, 0.25 + 0.6 * swing + 0.1 * self.rng.random())
+        return ProbeReading(
+            at_s=at_s,
+            gpu_utilization_ratio=utilization,
+            gpu_memory_used_bytes=int((30 + 14 * swing) * GB),
+            gpu_memory_total_bytes=48 * GB,
+            gpu_temperature_celsius=55 + 20 * swing,
+            cpu_utilization_ratio=0.2 + 0.3 * swing,
+            load_average_15min=1.2 + 3.2 * swing,
+            host_memory_used_bytes=21 * GB,
+            host_memory_total_bytes=64 * GB,
+            gpus=(
+                GpuReading(
+                    uuid="GPU-0",
+                    name="a card",
+                    utilization_ratio=utilization,
+                    power_watts=90 + 240 * utilization,
+                    memory_total_bytes=48 * GB,
+                ),
+            ),
+        )
+
+    async def observe(self, at_s: float) -> None:
+        """One poll of the node."""
+        self.polls += 1
+        reading = self.reading(at_s)
+        await self.events.append(
+            (
+                NodeObserved(
+                    event_id=f"n{self.polls}",
+                    at_s=at_s,
+                    source="controller",
+                    node=NODE,
+                    resident=(),
+                    busy=(),
+                    memory_total_bytes=48 * GB,
+                    memory_used_bytes=reading.gpu_memory_used_bytes,
+                    model_limit=None,
+                    reading=reading,
+                ),
+            )
+        )
+
     async def keep_scores(self) -> None:
         """Ours beside LocalAI's own, as the controller publishes them."""
         theirs = {"arrivals": self.requests, "cold_starts": round(0.094 * self.requests)}
@@ -228,7 +325,9 @@ class Lively:
         request, model = RequestId(f"r{self.requests}"), ModelId(kind.name)
         is_cold = self.rng.random() < cold
         self.cold += is_cold
-        ttft_s = self.rng.expovariate(1 / 0.6) + (kind.load_s if is_cold else 0.0)
+        wait_s = 0.01 + (kind.load_s if is_cold else 0.0)
+        ttft_s = self.rng.expovariate(1 / 0.6) + wait_s
+        priority = self.rng.choice((PriorityClass.REALTIME,) * 6 + tuple(PriorityClass))
 
         def told(index: int) -> dict[str, object]:
             return {"event_id": f"{request}-{index}", "at_s": at_s, "source": "gw"}
@@ -240,7 +339,7 @@ class Lively:
                     request_id=request,
                     model=model,
                     operation="chat",
-                    priority=PriorityClass.REALTIME,
+                    priority=priority,
                     client="c",
                     stream=True,
                 ),
@@ -249,7 +348,7 @@ class Lively:
                     request_id=request,
                     model=model,
                     node=NODE,
-                    queue_wait_s=0.01,
+                    queue_wait_s=wait_s,
                     cold=is_cold,
                 ),
                 FirstTokenSent(
@@ -270,6 +369,17 @@ class Lively:
                 ),
             )
         )
+        if self.requests % 15 == 0:
+            await self.events.append(
+                (
+                    FeedbackGiven(
+                        **told(4),  # type: ignore[arg-type]  # as above
+                        request_id=request,
+                        model=model,
+                        score=float(self.rng.random() < 0.85),
+                    ),
+                )
+            )
 
     async def decide(self, at_s: float) -> None:
         """One decision of a plausible kind."""
@@ -309,7 +419,9 @@ class Lively:
             if arrived:
                 status = replace(status, last_used_at_s=now_s, arrivals=status.arrivals + arrived)
             models[status.model] = status
-        nodes = {NODE: replace(self.world.nodes[NODE], seen_at_s=now_s)}
+        await self.observe(now_s)
+        reading = self.reading(now_s)
+        nodes = {NODE: replace(self.world.nodes[NODE], seen_at_s=now_s, reading=reading)}
         self.world = replace(
             self.world,
             taken_at_s=now_s,
