@@ -15,17 +15,19 @@ from contracts.events import PriorityClass
 from contracts.ids import ModelId
 from contracts.limits import ClassLimits
 from contracts.routing import RoutingTable
-from contracts.world import Mode, Sla, WorldSnapshot
+from contracts.world import GpuYield, Mode, Sla, WorldSnapshot
 
 _SLAS = KEY_PREFIX + "slas"
 _PINS = KEY_PREFIX + "pins"
 _MODE = KEY_PREFIX + "mode"
+_GPU_YIELD = KEY_PREFIX + "gpu_yield"
 _WORLD = KEY_PREFIX + "world"
 _ROUTING = KEY_PREFIX + "routing"
 _ROUTING_TOKEN = KEY_PREFIX + "routing:token"
 _BASELINES = KEY_PREFIX + "baselines"
 _LIMITS = KEY_PREFIX + "limits"
 
+_GPU_YIELD_DECODER = msgspec.json.Decoder(GpuYield)
 _LIMITS_DECODER = msgspec.json.Decoder(ClassLimits)
 
 _PUT_ROUTING_LUA = """
@@ -85,6 +87,22 @@ class RedisControlStore:
     async def set_mode(self, mode: Mode) -> None:
         with mapped_errors("store the mode"):
             await self._client.set(_MODE, mode.value)
+
+    async def gpu_yield(self) -> GpuYield | None:
+        with mapped_errors("read who has the GPU"):
+            stored = await self._client.get(_GPU_YIELD)
+        try:
+            return None if stored is None else _GPU_YIELD_DECODER.decode(stored)
+        except msgspec.MsgspecError:
+            self.skipped += 1
+            return None
+
+    async def set_gpu_yield(self, wish: GpuYield | None) -> None:
+        with mapped_errors("store who has the GPU"):
+            if wish is None:
+                await self._client.delete(_GPU_YIELD)
+            else:
+                await self._client.set(_GPU_YIELD, msgspec.json.encode(wish))
 
 
 class RedisSnapshotStore:

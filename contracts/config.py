@@ -15,13 +15,18 @@ from contracts.variants import Fallback, Ladder, LadderOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """One LocalAI instance. ``api_key`` is never logged, stored or shown."""
+    """One LocalAI instance. ``api_key`` is never logged, stored or shown.
+
+    ``probe``: who tells of its machine. ``local``: our own probes, since it is this one; ``api``:
+    itself; ``auto``: our own if it is the primary one and looks to be on this machine.
+    """
 
     node: NodeId
     url: str
     api_key: str | None = field(default=None, repr=False)
     accelerator: str = "cuda"
     primary: bool = True
+    probe: str = "auto"
 
 
 def is_same_fleet(before: tuple[NodeConfig, ...], after: tuple[NodeConfig, ...]) -> bool:
@@ -133,6 +138,50 @@ class ModelProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StrainConfig:
+    """From where on a machine is strained, so that prefetches and batches wait.
+
+    Attributes
+    ----------
+    gpu_ratio, cpu_ratio : float
+        Share of time in which they work.
+    vram_ratio : float
+        Share of GPU memory that is not free; never less than what our own orders may fill.
+    load_window_s : float
+        Loads that ended within this time are looked at.
+    percentile : float
+        At which latencies are looked at, and targets hold that name none of their own.
+    """
+
+    gpu_ratio: float = 0.85
+    cpu_ratio: float = 0.75
+    vram_ratio: float = 0.90
+    load_window_s: float = 30.0
+    percentile: float = 95.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitoringConfig:
+    """How the machine is looked at.
+
+    Attributes
+    ----------
+    gpu_metrics, cpu_metrics : tuple of str
+        What is read beside memory.
+    probes : tuple of str
+        By name; empty: all there are.
+    gpus : str or None
+        Cards that LocalAI uses, as in ``CUDA_VISIBLE_DEVICES``; None: as its environment says.
+    """
+
+    interval_s: float = 5.0
+    gpu_metrics: tuple[str, ...] = ("utilization", "memory.used", "temperature")
+    cpu_metrics: tuple[str, ...] = ("utilization", "load_average", "memory.used", "pressure")
+    probes: tuple[str, ...] = ()
+    gpus: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerConfig:
     """Everything a policy is parametrised by. Few numbers, each with its reason.
 
@@ -211,6 +260,7 @@ class PlannerConfig:
     groups: Groups = field(default_factory=dict)
     warm: WarmConfig | None = field(default_factory=WarmConfig)
     schedules: tuple[WarmUpSchedule, ...] = ()
+    strain: StrainConfig = field(default_factory=StrainConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -438,6 +488,7 @@ class ControllerConfig:
     """Rungs of all others."""
     preload: bool | tuple[ModelId, ...] = True
     """What LocalAI's model files mark with ``preload``: all of it, nothing, or these alone."""
+    monitoring: MonitoringConfig = field(default_factory=MonitoringConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

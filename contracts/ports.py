@@ -17,11 +17,12 @@ from contracts.ids import ModelId
 from contracts.limits import ClassLimits
 from contracts.node_facts import NodeFacts
 from contracts.plan import Decision
+from contracts.profiles import MeasuredProfile
 from contracts.readings import GpuProcess as GpuProcess
 from contracts.readings import GpuReading as GpuReading
 from contracts.readings import ProbeReading as ProbeReading
 from contracts.routing import RoutingTable
-from contracts.world import HostMemory, Mode, Sla, WorldSnapshot
+from contracts.world import GpuYield, HostMemory, Mode, Sla, WorldSnapshot
 
 T = TypeVar("T")
 MessageT = TypeVar("MessageT")
@@ -173,6 +174,31 @@ class ControlStore(Protocol):
 
     async def set_mode(self, mode: Mode) -> None: ...
 
+    async def gpu_yield(self) -> GpuYield | None:
+        """What somebody handed the GPU over for; None: nobody did, or took it back."""
+        ...
+
+    async def set_gpu_yield(self, wish: GpuYield | None) -> None: ...
+
+
+class ProfileStore(Protocol):
+    """What was measured of models, kept over restarts; of 5,000 models at most."""
+
+    async def put(self, profiles: tuple[MeasuredProfile, ...]) -> None:
+        """Store these. Past the bound those measured longest ago go, and are counted."""
+        ...
+
+    async def get(self, model: ModelId) -> MeasuredProfile | None: ...
+
+    async def get_all(self) -> Mapping[ModelId, MeasuredProfile]: ...
+
+    async def remove(self, models: tuple[ModelId, ...]) -> None: ...
+
+    @property
+    def dropped(self) -> int:
+        """Profiles that went for want of room, so far, in this process."""
+        ...
+
 
 class SnapshotStore(Protocol):
     """The newest world and routing table, for those who come later than the messages."""
@@ -227,12 +253,16 @@ class LoadLock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What a LocalAI instance says of itself. None: it does not tell."""
+    """What a LocalAI instance says of itself. None: it does not tell.
+
+    ``reading``: what it tells of its machine, card by card.
+    """
 
     resident: tuple[ModelId, ...]
     memory_total_bytes: int | None
     memory_used_bytes: int | None
     model_limit: int | None
+    reading: ProbeReading | None = None
 
 
 class ModelServer(Protocol):

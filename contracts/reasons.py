@@ -40,6 +40,11 @@ class Reason(StrEnum):
     SHUTTING_DOWN = "shutting_down"
     MAY_WAIT = "may_wait"
     GROUP_LIMIT = "group_limit"
+    GPU_BUSY = "gpu_busy"
+    CPU_BUSY = "cpu_busy"
+    VRAM_FULL = "vram_full"
+    LOADS_SLOW = "loads_slow"
+    GPU_YIELDED = "gpu_yielded"
     # Seen, not decided: LocalAI did it
     LOCALAI_UNLOADED = "localai_unloaded"
     LOCALAI_RESTARTED = "localai_restarted"
@@ -117,6 +122,11 @@ _SENTENCES: dict[Reason, str] = {
     Reason.GROUP_LIMIT: "it is larger than what its group may take",
     Reason.LOCALAI_UNLOADED: "LocalAI unloaded it by itself (its limit, watchdog or reclaimer)",
     Reason.LOCALAI_RESTARTED: "LocalAI began anew, so everything that was resident is gone",
+    Reason.GPU_BUSY: "the GPU works for longer than gpu_utilization_threshold allows beside it",
+    Reason.CPU_BUSY: "the CPUs work for longer than cpu_utilization_threshold allows beside it",
+    Reason.VRAM_FULL: "more GPU memory is taken than vram_usage_threshold allows beside it",
+    Reason.LOADS_SLOW: "loads take much longer than they used to",
+    Reason.GPU_YIELDED: "the GPU was handed over to another program",
     Reason.NEVER_FITS: "it is larger than the whole memory budget",
     Reason.UNKNOWN_MODEL: "LocalAI does not list this model",
     Reason.NODE_LOST: "the node does not answer",

@@ -11,6 +11,7 @@ from contracts.ids import ModelId, NodeId, RequestId
 from contracts.memory import FootprintSource, PlaceStatus, Split, UnseenMemory
 from contracts.node_facts import NodeFacts
 from contracts.readings import ProbeReading
+from contracts.reasons import Reason
 
 
 class Residency(StrEnum):
@@ -219,6 +220,54 @@ class ModelStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Strain:
+    """A figure of a machine that is over its threshold, or was a moment ago.
+
+    ``level`` is smoothed, so that one busy moment is no strain; ``since_s``: when it began.
+    """
+
+    reason: Reason
+    since_s: float
+    level: float
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTime:
+    """One load that was measured, beside what had been expected of it (None: nothing)."""
+
+    model: ModelId
+    node: NodeId
+    ended_at_s: float
+    load_s: float
+    expected_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuYield:
+    """Somebody wants the GPU for something else.
+
+    Attributes
+    ----------
+    since_s, until_s : float
+        From when, and until when (None: until it is taken back).
+    keep_bytes : int
+        What our models may go on holding, on each node.
+    note : str
+        What for, in the words of who asked.
+    """
+
+    since_s: float
+    until_s: float | None = None
+    keep_bytes: int = 0
+    note: str = ""
+
+    def holds(self, now_s: float) -> bool:
+        """Whether it is not over."""
+        return self.until_s is None or now_s < self.until_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
     """One LocalAI instance.
 
@@ -246,6 +295,10 @@ class NodeStatus:
         What unloads gave back too little, all together: the drift of the idle floor.
     facts : NodeFacts or None
         Its version, calls, settings that fight the plan, and peers; None: not looked up yet.
+    levels : mapping
+        Figures of its machine, smoothed over some readings.
+    strains : tuple of Strain
+        Those of them that prefetches and batches wait for.
     """
 
     node: NodeId
@@ -264,6 +317,8 @@ class NodeStatus:
     unseen: tuple[UnseenMemory, ...] = ()
     leaked_bytes: int = 0
     facts: NodeFacts | None = None
+    levels: Mapping[Reason, float] = field(default_factory=dict)
+    strains: tuple[Strain, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +399,10 @@ class WorldSnapshot:
     """Where the weights of models are, whose files can be found."""
     hosts: Mapping[NodeId, HostMemory] = field(default_factory=dict)
     """Memory of the machines whose files can be found."""
+    gpu_yield: GpuYield | None = None
+    """What the GPU was handed over for by hand."""
+    recent_loads: tuple[LoadTime, ...] = ()
+    """Loads that were measured, the newest last; bounded."""
     quiet_until_s: float | None = None
     """A schedule keeps the GPU for others until then; None: none does."""
     planning: PlanningTally | None = None

@@ -12,7 +12,7 @@ from contracts.ids import ModelId
 from contracts.limits import ClassLimits
 from contracts.ports import Clock, ProbeReading
 from contracts.routing import RoutingTable
-from contracts.world import Mode, Sla, WorldSnapshot
+from contracts.world import GpuYield, Mode, Sla, WorldSnapshot
 from simulator.memory_streams import MAX_BATCH, Faulty, Stream
 
 
@@ -60,6 +60,7 @@ class MemoryControlStore(Faulty):
         self._slas: dict[ModelId, Sla] = {}
         self._pins: set[ModelId] = set()
         self._mode: Mode | None = None
+        self._gpu_yield: GpuYield | None = None
 
     async def slas(self) -> Mapping[ModelId, Sla]:
         self._check()
@@ -91,6 +92,14 @@ class MemoryControlStore(Faulty):
     async def set_mode(self, mode: Mode) -> None:
         self._check()
         self._mode = mode
+
+    async def gpu_yield(self) -> GpuYield | None:
+        self._check()
+        return self._gpu_yield
+
+    async def set_gpu_yield(self, wish: GpuYield | None) -> None:
+        self._check()
+        self._gpu_yield = wish
 
 
 class MemorySnapshotStore(Faulty):

@@ -9,6 +9,7 @@ from contracts.ids import ModelId, NodeId
 from contracts.ports import ControlStore, SnapshotStore
 from contracts.routing import NodeRoute, RoutingTable
 from contracts.world import (
+    GpuYield,
     Mode,
     ModelStatus,
     NodeStatus,
@@ -64,6 +65,17 @@ async def test_the_mode_is_unknown_until_somebody_sets_it(control: ControlStore)
     for mode in Mode:
         await control.set_mode(mode)
         assert await control.mode() is mode
+
+
+async def test_the_gpu_is_nobody_elses_until_somebody_says_so(control: ControlStore):
+    assert await control.gpu_yield() is None
+    wish = GpuYield(since_s=5.0, until_s=65.0, keep_bytes=10**9, note="a game")
+    await control.set_gpu_yield(wish)
+    assert await control.gpu_yield() == wish
+    assert wish.holds(64.0)
+    assert not wish.holds(65.0)
+    await control.set_gpu_yield(None)
+    assert await control.gpu_yield() is None
 
 
 def world() -> WorldSnapshot:
