@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import tempfile
 from collections.abc import AsyncIterator
-from typing import IO
+from typing import IO, Protocol
 
 from api.gateway.caller import Caller, CallerLeft
 from api.gateway.detect import Bytes
@@ -13,6 +13,23 @@ from api.gateway.problems import Problem, body_too_large
 
 _PIECE_BYTES = 262_144
 _SMALL_BYTES = 32_768
+
+
+class Sendable(Protocol):
+    """A body as it goes on: see ``RequestBody``."""
+
+    @property
+    def size_bytes(self) -> int: ...  # noqa: D102
+
+    @property
+    def sent_bytes(self) -> int: ...  # noqa: D102
+
+    @property
+    def can_be_sent_again(self) -> bool: ...  # noqa: D102
+
+    def outgoing(self) -> bytes | AsyncIterator[bytes]: ...  # noqa: D102
+
+    def raise_early_end(self) -> None: ...  # noqa: D102
 
 
 class SpoolRoom:

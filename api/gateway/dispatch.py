@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from api.gateway.body import RequestBody
+from api.gateway.body import Sendable
 from api.gateway.breaker import Breakers, Trial, Verdict
 from api.gateway.durations import Durations
 from api.gateway.headers import RequestHead
@@ -264,7 +264,7 @@ class Errand:
     async def send(
         self,
         head: RequestHead,
-        body: RequestBody | None,
+        body: Sendable | None,
         *,
         drop: Iterable[bytes] = (),
         on_node: Callable[[NodeConfig], None] = lambda _node: None,
@@ -336,7 +336,7 @@ class Errand:
         self.node = node.node
         return node
 
-    def _may_go_on(self, problem: Problem, head: RequestHead, body: RequestBody | None) -> bool:
+    def _may_go_on(self, problem: Problem, head: RequestHead, body: Sendable | None) -> bool:
         """Judge a request that got no answer: whether another node may be asked."""
         verdict = verdict_of(problem)
         self._end(verdict)
@@ -349,13 +349,13 @@ class Errand:
         self._dispatcher.note_retry("refused" if is_unsent else "broken")
         return True
 
-    def _stranger(self, body: RequestBody | None) -> NodeId | None:
+    def _stranger(self, body: Sendable | None) -> NodeId | None:
         """Once: where else to ask for a model that a node says it does not have."""
         if len(self._tried) > 1 or self._subject.model is None or not self._may_try_again(body):
             return None
         return self._dispatcher.strangers(self._subject, self._tried)
 
-    def _may_try_again(self, body: RequestBody | None) -> bool:
+    def _may_try_again(self, body: Sendable | None) -> bool:
         return len(self._tried) < MAX_TRIES and (body is None or body.can_be_sent_again)
 
     def _judge(self, verdict: Verdict) -> None:

@@ -42,17 +42,20 @@ REASONS: Mapping[RungKind, Reason] = {
 
 HOPELESS = frozenset(
     {
-        Reason.NO_ROOM,
         Reason.NEVER_FITS,
         Reason.OUT_OF_MEMORY,
-        Reason.COOL_DOWN,
-        Reason.GROUP_LIMIT,
-        Reason.PINNED,
         Reason.NODE_LOST,
         Reason.UNKNOWN_MODEL,
     }
 )
 """A load that is held for one of these has no end that anybody could tell."""
+
+
+CROWDED = frozenset({Reason.NO_ROOM, Reason.GROUP_LIMIT, Reason.PINNED, Reason.MAY_WAIT})
+"""Room is made in turns, if it can be made at all."""
+
+TURN_S = 15.0
+"""So long a busy model keeps its place before another one gets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,7 @@ def load_wait_s(
     expected_s: float | None,
     elapsed_s: float | None,
     cooldown_s: float = 0.0,
+    waited_s: float = 0.0,
 ) -> float:
     """Until a model that is not resident can begin.
 
@@ -105,11 +109,16 @@ def load_wait_s(
         How long it has been loading; None: it has not begun.
     cooldown_s : float
         For how long no load is tried.
+    waited_s : float
+        How long it was waited for already: without room it is expected to take as long again.
     """
     if held in HOPELESS:
         return NEVER
     if elapsed_s is None:
-        return NEVER if expected_s is None else cooldown_s + expected_s
+        if expected_s is None:
+            return NEVER
+        room_s = max(TURN_S, waited_s) if held in CROWDED else 0.0
+        return max(cooldown_s, room_s) + expected_s
     if expected_s is None or elapsed_s >= expected_s:
         return max(1.0, elapsed_s * OVERDUE_SHARE)
     return expected_s - elapsed_s

@@ -9,16 +9,18 @@ from contextlib import asynccontextmanager
 from api.gateway.body import RequestBody, SpoolRoom
 from api.gateway.caller import Caller, CallerLeft
 from api.gateway.detect import BadHeader, InferencePath, Peek, Wishes
+from api.gateway.detours import Detours
 from api.gateway.dispatch import Dispatcher, Errand
 from api.gateway.endings import late_error, tell_end
 from api.gateway.first_words import listen
 from api.gateway.ghosts import Ghost, GhostDesk
-from api.gateway.headers import Header, RequestHead, header_text
+from api.gateway.head_words import LENGTH
+from api.gateway.headers import Header, RequestHead
 from api.gateway.keepalive import KeepAlive
 from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
 from api.gateway.metrics import GatewayMetrics
-from api.gateway.passes import Pass, Waiter
+from api.gateway.passes import Pass, TurnedOff, Waiter
 from api.gateway.problems import Problem, bad_header, preempted, shutting_down
 from api.gateway.proxy import (
     AnswerCut,
@@ -26,7 +28,9 @@ from api.gateway.proxy import (
     is_plain_event_stream,
 )
 from api.gateway.recognition import Recognised, Recogniser
+from api.gateway.renamed_answers import RenamedBody, with_asked_name
 from api.gateway.repeats import Repeats
+from api.gateway.serving_headers import serving_headers
 from api.gateway.slots import NoSlot
 from api.gateway.sse import observe
 from api.gateway.telemetry import Telemetry
@@ -36,7 +40,6 @@ from api.gateway.waiting_room import WaitingRoom
 from contracts.config import GatewayConfig
 from contracts.events import Origin, RequestPhase
 from contracts.ports import Clock
-from contracts.reasons import Reason
 from contracts.upstream import UpstreamResponse
 
 _EXPECT = b"expect"
@@ -55,6 +58,7 @@ class InferenceDesk:
         relay: Relay,
         dispatcher: Dispatcher,
         ghosts: GhostDesk,
+        detours: Detours,
         telemetry: Telemetry,
         metrics: GatewayMetrics,
         clock: Clock,
@@ -66,6 +70,7 @@ class InferenceDesk:
         self._relay = relay
         self._dispatcher = dispatcher
         self._ghosts = ghosts
+        self._detours = detours
         self._telemetry = telemetry
         self._metrics = metrics
         self._clock = clock
@@ -119,22 +124,10 @@ class InferenceDesk:
 
         ``has_gone``: it was sent to the node of ``passed``; else no node served it yet.
         """
-        headers: list[Header] = [(b"x-request-id", request.shown_id.encode())]
-        if request.subject.model is not None:
-            headers.append((b"x-headstart-model", header_text(request.subject.model)))
-        decision: Reason | None = None
-        if passed is not None:
-            if self._config.expose_topology and has_gone:
-                node = self._relay.node_for(passed.node).node
-                headers.append((b"x-headstart-backend", header_text(node)))
-            headers.append((b"x-headstart-cold", b"true" if passed.is_cold else b"false"))
-            headers.append((b"x-headstart-queue-ms", b"%d" % (passed.queue_wait_s * 1000)))
-            decision = passed.reason
-        if problem is not None and problem.decision is not None:
-            decision = problem.decision
-        if decision is not None:
-            headers.append((b"x-headstart-decision", decision.value.encode()))
-        return headers
+        node = None
+        if passed is not None and has_gone and self._config.expose_topology:
+            node = self._relay.node_for(passed.node).node
+        return serving_headers(request, passed, problem, node=node)
 
     def _refusal_headers(self, request: Recognised, turn: Turn, problem: Problem) -> list[Header]:
         """The same for an answer of our own, also where the request never went anywhere."""
@@ -155,7 +148,8 @@ class InferenceDesk:
     ) -> None:
         request = self._repeats.marked(request, body)
         meter = self.open_meter(request)
-        turn = Turn(self._room, head, request, caller)
+        detour = self._detours.open(head, path, body, request)
+        turn = Turn(self._room, head, request, caller, detour)
         was_served = False
         try:
             await self._served(head, path, body, request, turn, caller, meter)
@@ -229,15 +223,19 @@ class InferenceDesk:
         caller: Caller,
         meter: RequestMeter,
     ) -> None:
-        if isinstance(entry, Pass):
-            turn.go(entry)
-            if body.is_complete:
-                caller.watch()
-            return
-        meter.phase = RequestPhase.LOADING if entry.is_cold else RequestPhase.QUEUED
-        async with self._attended(path, body, request, entry, caller):
-            # In here: a caller that leaves while the comments are stopped must give it back.
-            turn.go(await self._room.wait(entry))
+        while isinstance(entry, Waiter):
+            meter.phase = RequestPhase.LOADING if entry.is_cold else RequestPhase.QUEUED
+            try:
+                async with self._attended(path, body, request, entry, caller):
+                    # In here: a caller that leaves while the comments are stopped must give
+                    # it back.
+                    turn.go(await self._room.wait(entry))
+                return
+            except (Problem, TurnedOff) as cause:
+                entry = turn.enter_elsewhere(cause)
+        turn.go(entry)
+        if body.is_complete:
+            caller.watch()
 
     async def _give_way(
         self,
@@ -319,7 +317,7 @@ class InferenceDesk:
         """Send it and relay the answer, unless it may wait once more for a slot or a load."""
         passed = turn.passed
         assert passed is not None
-        errand = self._dispatcher.open(request.subject, passed.node)
+        errand = self._dispatcher.open(turn.subject, passed.node)
         try:
             return await self._run(errand, head, path, body, request, turn, caller, meter)
         finally:
@@ -337,11 +335,17 @@ class InferenceDesk:
     ) -> UpstreamResponse:
         # What was expected has been answered by us; and comments went out unencoded.
         drop = [_EXPECT] if body.is_complete else []
-        if caller.has_answer:
+        outgoing: RequestBody | RenamedBody | None = body
+        if not head.has_body and body.size_bytes == 0:
+            outgoing = None
+        if turn.detour is not None and turn.is_renamed:
+            outgoing = RenamedBody(body, turn.detour)
+            drop.append(LENGTH)
+        if caller.has_answer or turn.is_renamed:
             drop.append(_ACCEPT_ENCODING)
         sending = errand.send(
             head,
-            body if head.has_body or body.size_bytes > 0 else None,
+            outgoing,
             drop=drop,
             on_node=lambda node: turn.goes_to(node, meter),
         )
@@ -368,10 +372,13 @@ class InferenceDesk:
             if refusal is not None:
                 response.close()
                 return refusal
-            ghost = await self._ghosts.met(request.subject.model, errand.node, response)
+            ghost = await self._ghosts.met(turn.subject.model, errand.node, response)
             if ghost is not None:
                 response.close()
                 return ghost
+        if turn.detour is not None and turn.is_renamed:
+            limit_s = errand.limits.between_bytes_s
+            response = await with_asked_name(response, turn.detour, self._clock, limit_s)
         if caller.has_answer and not is_plain_event_stream(response):
             errand.answered(response.status, is_whole=True)
             raise await late_error(response)

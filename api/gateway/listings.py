@@ -50,7 +50,7 @@ def model_of_path(path: str) -> str | None:
 def cut_list(body: bytes, listing: Listing, may_see: Callable[[str], bool]) -> bytes | None:
     """The same list without the models that may not be seen; None: it is no such list.
 
-    What is kept, is kept byte by byte.
+    What is kept, is kept byte by byte, and where nothing goes, so is the list.
     """
     try:
         document = _DECODER.decode(body)
@@ -59,6 +59,8 @@ def cut_list(body: bytes, listing: Listing, may_see: Callable[[str], bool]) -> b
         kept = [entry for entry in entries or () if may_see(name_of(entry, listing))]
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
+    if len(kept) == len(entries or ()):
+        return body
     document[listing.entries] = msgspec.Raw(msgspec.json.encode(kept))
     return msgspec.json.encode(document)
 

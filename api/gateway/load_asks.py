@@ -117,6 +117,11 @@ class LoadAsks:
             return Word.WAIT
         return Word.PASS if answer.reason in _PASSES else Word.REFUSE
 
+    def held(self, model: ModelId) -> Reason | None:
+        """Why the controller does not load it, by its last word to those who wait."""
+        _, answer = self._answers.get(model, (0.0, None))
+        return None if answer is None else answer.reason
+
     def progress(self, model: ModelId, waited_s: float) -> LoadProgress:
         """How far the load is that a request for ``model`` waits for."""
         progress = self._book.progress(model, now_s=self._clock.now_s(), waited_s=waited_s)
@@ -162,6 +167,7 @@ class LoadAsks:
             at_s=now_s - waited_s,
             deadline_s=now_s - waited_s + budget_s,
             priority=ticket.priority,
+            instead_of=ticket.instead_of,
         )
         try:
             async with self._clock.timeout(self._answer_limit_s()):

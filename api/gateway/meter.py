@@ -63,6 +63,7 @@ class RequestMeter:
         "_metrics",
         "_node",
         "_observer",
+        "_served_by",
         "_started_s",
         "_subject",
         "_telemetry",
@@ -82,6 +83,7 @@ class RequestMeter:
         self._is_cold = False
         self._node: NodeId | None = None
         self._observer: AnswerObserver | None = None
+        self._served_by: ModelId | None = None
         self.phase = RequestPhase.QUEUED
         self.has_ended = False
         telemetry.emit(
@@ -105,11 +107,15 @@ class RequestMeter:
         """Seconds since it was received."""
         return self._clock.monotonic_s() - self._started_s
 
-    def dispatched(self, *, node: NodeId, queue_wait_s: float, cold: bool) -> None:
+    def dispatched(
+        self, *, node: NodeId, queue_wait_s: float, cold: bool, served_by: ModelId | None = None
+    ) -> None:
         """It goes to a node now. Where that had no slot it goes again, and is told once.
 
         It is told again where it goes to another node, or after it waited for a load again.
+        ``served_by``: the lower rung that it goes to instead of its model.
         """
+        self._served_by = served_by
         is_first = self._dispatched_s is None
         self._dispatched_s = self._clock.monotonic_s()
         self._is_cold = cold
@@ -118,6 +124,8 @@ class RequestMeter:
             self._metrics.dispatched(
                 self._subject.model, self._subject.priority, wait_s=queue_wait_s, cold=cold
             )
+            if served_by is not None:
+                self._metrics.fell_back(self._subject.model, served_by)
         elif node == self._node:
             return
         self._node = node
@@ -132,6 +140,7 @@ class RequestMeter:
                 node=node,
                 queue_wait_s=queue_wait_s,
                 cold=cold,
+                served_by=served_by,
             )
         )
 
@@ -150,7 +159,7 @@ class RequestMeter:
         self.phase = RequestPhase.STREAMING
         ttft_s = at_monotonic_s - self._started_s
         self._metrics.first_content(self._subject.model, self._subject.priority, ttft_s)
-        if self._dispatched_s is not None and not self._is_cold:
+        if self._dispatched_s is not None and not self._is_cold and self._served_by is None:
             self._metrics.warm_first_content(
                 self._subject.model, at_monotonic_s - self._dispatched_s
             )
@@ -187,6 +196,7 @@ class RequestMeter:
                 duration_s=duration_s,
                 service_s=self._service_s(duration_s),
                 **tokens,
+                served_by=self._served_by,
             )
         )
 

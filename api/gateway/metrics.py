@@ -84,6 +84,12 @@ class GatewayMetrics:
             ("model",),
             registry=registry,
         )
+        self._fallbacks = Tally(
+            f"{name}_fallbacks_total",
+            "Requests that were answered from a lower rung of their model's ladder.",
+            ("model", "served_by"),
+            registry=registry,
+        )
         self._unexpected_cold = Tally(
             f"{name}_unexpected_cold_total",
             "Requests to a resident model whose first content took as long as a load.",
@@ -169,6 +175,10 @@ class GatewayMetrics:
         self._waits.of(priority).observe(wait_s)
         if cold:
             self._cold.of(self.model_label(model)).inc()
+
+    def fell_back(self, model: ModelId | None, served_by: ModelId) -> None:
+        """A request goes to another model than the one that was asked for."""
+        self._fallbacks.of(self.model_label(model), self.model_label(served_by)).inc()
 
     def first_content(self, model: ModelId | None, priority: PriorityClass, ttft_s: float) -> None:
         """The first content of an answer has reached its caller."""

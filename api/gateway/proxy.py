@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from api.gateway.body import RequestBody
+from api.gateway.body import Sendable
 from api.gateway.caller import Caller
 from api.gateway.detect import ApiStyle
 from api.gateway.faults import Fault
@@ -93,7 +93,7 @@ class Relay:
     async def send(
         self,
         head: RequestHead,
-        body: RequestBody | None,
+        body: Sendable | None,
         node: NodeConfig,
         *,
         drop: Iterable[bytes] = (),
@@ -288,7 +288,7 @@ class Relay:
         await caller.refuse(problem, style, is_between_events=observer.is_between_events)
 
     async def _send_streamed(
-        self, node: NodeConfig, request: OutgoingRequest, body: RequestBody, first_byte_s: float
+        self, node: NodeConfig, request: OutgoingRequest, body: Sendable, first_byte_s: float
     ) -> UpstreamResponse:
         """An upload may take long: the time for the first byte begins when it has gone out."""
         sending = asyncio.ensure_future(self.upstream_of(node).send(request))
@@ -335,7 +335,7 @@ def _answer_head(response: UpstreamResponse, headers: Iterable[Header]) -> list[
     return [*answer_headers(response.headers, drop=[name for name, _ in own]), *own]
 
 
-def _what_broke(error: Transient, body: RequestBody | None) -> str:
+def _what_broke(error: Transient, body: Sendable | None) -> str:
     if isinstance(error, Unreachable):
         return f"LocalAI could not be reached: {error}."
     message = f"LocalAI broke the connection before it answered: {error}."

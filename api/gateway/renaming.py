@@ -67,27 +67,37 @@ class NameFilter:
         The name that the answer says.
     asked : bytes
         What it shall say: quoted JSON text, as the caller wrote it.
+
+    Attributes
+    ----------
+    held : bytes
+        What was kept back, since a name may go on with what comes next.
     """
 
-    __slots__ = ("_asked", "_heads", "_held", "_pattern")
+    __slots__ = ("_asked", "_heads", "_pattern", "held")
 
     def __init__(self, served: str, asked: bytes) -> None:
         names = b"|".join(re.escape(text) for text in _spellings(served))
         self._pattern = re.compile(rb'("model"' + _SPACE + b":" + _SPACE + b")(?:" + names + b")")
         self._heads = tuple(_spellings(served))
         self._asked = asked
-        self._held = b""
+        self.held = b""
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything was kept back."""
+        return bool(self.held)
 
     def feed(self, data: bytes) -> bytes:
         """What may go on now; the beginning of what could be a name is kept for later."""
-        text = self._replaced(self._held + data)
+        text = self._replaced(self.held + data)
         place = self._open_place(text)
-        self._held = text[place:]
+        self.held = text[place:]
         return text[:place]
 
     def end(self) -> bytes:
         """What was kept."""
-        held, self._held = self._held, b""
+        held, self.held = self.held, b""
         return held
 
     def _replaced(self, text: bytes) -> bytes:

@@ -16,6 +16,7 @@ from api.gateway.standings import Copy, Kind, LoadProgress, Seen, Standing
 from contracts.ids import ModelId, NodeId
 from contracts.reasons import Reason
 from contracts.routing import ModelRoute, RoutingTable
+from contracts.variants import is_made
 from contracts.world import OCCUPIES_MEMORY, Residency
 
 __all__ = ["Kind", "LoadProgress", "RouteBook", "Standing"]
@@ -42,11 +43,14 @@ class RouteBook:
         Whether a model is not to be asked for on a node for now; nobody is unless set.
     on_loaded : callable
         Called when a model was loaded on a node anew.
+    has_made : bool
+        Whether variants that we made are among the models.
     """
 
     def __init__(self) -> None:
         self.is_shut: Callable[[NodeId, ModelId], bool] = lambda _node, _model: False
         self.on_loaded: Callable[[ModelId, NodeId], None] = lambda _model, _node: None
+        self.has_made = False
         self._table: RoutingTable | None = None
         self._seen: dict[ModelId, Seen] = {}
         self._stopping: set[ModelId] = set()
@@ -93,6 +97,7 @@ class RouteBook:
             if table.token != last.token:
                 self._note_interrupted(last, table.made_at_s)
         self._table = table
+        self.has_made = any(map(is_made, table.models))
         self._seen = {
             model: seen
             for model, seen in self._seen.items()

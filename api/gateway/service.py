@@ -13,6 +13,7 @@ from api.gateway.admission import Admission
 from api.gateway.app import GatewayApp
 from api.gateway.backend_metrics import BackendMetrics
 from api.gateway.controller_link import ControllerLink
+from api.gateway.detours import Detours
 from api.gateway.dispatch import Dispatcher
 from api.gateway.gate import Gate
 from api.gateway.ghosts import GhostDesk
@@ -249,6 +250,12 @@ class GatewayService:
                 to_controller=self._ports.to_controller,
                 clock=clock,
             ),
+            detours=Detours(
+                book=self._book,
+                admission=self._admission,
+                held=self.room.held,
+                clock=clock,
+            ),
             telemetry=self.telemetry,
             metrics=self._metrics,
             clock=clock,
@@ -290,7 +297,7 @@ class GatewayService:
             telemetry=self.telemetry,
             metrics=self._metrics,
             gate=self.gate,
-            lists=ListDesk(config, self.gate, clock),
+            lists=ListDesk(config, self.gate, self._book, clock),
             model_lists=self._model_lists,
         )
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from api.gateway.caller import Caller
+from api.gateway.detours import Detour
 from api.gateway.headers import RequestHead
-from api.gateway.meter import RequestMeter
-from api.gateway.passes import Pass, Waiter
+from api.gateway.meter import RequestMeter, Subject
+from api.gateway.passes import Pass, TurnedOff, Waiter
 from api.gateway.preemption import Yielding
+from api.gateway.problems import Problem
 from api.gateway.recognition import Recognised
 from api.gateway.slots import NoSlot
 from api.gateway.undropped import Undropped
@@ -31,6 +33,8 @@ class Turn:
         What it holds while it runs.
     undropped : Undropped or None
         Its exchange, where that goes on although its caller has left: it keeps its slot.
+    detour : Detour or None
+        What may take it to a lower rung of its model's ladder; None: nothing.
     """
 
     __slots__ = (
@@ -41,12 +45,18 @@ class Turn:
         "_room",
         "_waiter",
         "_yielding",
+        "detour",
         "passed",
         "undropped",
     )
 
     def __init__(
-        self, room: WaitingRoom, head: RequestHead, request: Recognised, caller: Caller
+        self,
+        room: WaitingRoom,
+        head: RequestHead,
+        request: Recognised,
+        caller: Caller,
+        detour: Detour | None = None,
     ) -> None:
         self._room = room
         self._head = head
@@ -57,6 +67,17 @@ class Turn:
         self._put_backs = 0
         self.passed: Pass | None = None
         self.undropped: Undropped | None = None
+        self.detour = detour
+
+    @property
+    def subject(self) -> Subject:
+        """The request, with the model that serves it."""
+        return self._request.subject if self.detour is None else self.detour.subject
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether another model serves it than the one that was asked for."""
+        return self.detour is not None and self.detour.rename is not None
 
     @property
     def is_preempted(self) -> bool:
@@ -80,27 +101,27 @@ class Turn:
     @property
     def so_far(self) -> Pass | None:
         """What it holds, or how it did until it was refused; None: nothing is known."""
-        model = self._request.subject.model
+        model = self.subject.model
         if self.passed is not None or model is None:
             return self.passed
         return self._room.so_far(model, self._waiter)
 
     def enter(self) -> Pass | Waiter:
         """Raises Problem when it is refused at once."""
-        subject, wishes = self._request.subject, self._request.wishes
-        entry = self._room.enter(
-            subject.request_id,
-            subject.model,
-            subject.priority,
-            deadline_s=wishes.deadline_s,
-            client=subject.client,
-            user_weight=self._request.weight,
-        )
-        self._waiter = entry if isinstance(entry, Waiter) else None
-        return entry
+        if self.detour is not None:
+            self.detour.look()
+        return self._enter_somewhere()
+
+    def enter_elsewhere(self, cause: Problem | TurnedOff) -> Pass | Waiter:
+        """It waits no more where it did; raises the Problem where there is nowhere else."""
+        if isinstance(cause, Problem):
+            self._step_down(cause)
+        return self._enter_somewhere()
 
     def go(self, passed: Pass) -> None:
         """It runs from now on."""
+        if self.detour is not None and self.detour.reason is not None:
+            passed = replace(passed, reason=self.detour.reason)
         self.passed = passed
         ticket = passed.ticket
         if ticket is None or ticket.priority is PriorityClass.REALTIME:
@@ -116,7 +137,12 @@ class Turn:
         """It goes to this node now, for the first time or after another one refused it."""
         passed = self.passed
         assert passed is not None
-        meter.dispatched(node=node.node, queue_wait_s=passed.queue_wait_s, cold=passed.is_cold)
+        meter.dispatched(
+            node=node.node,
+            queue_wait_s=passed.queue_wait_s,
+            cold=passed.is_cold,
+            served_by=self.subject.model if self.is_renamed else None,
+        )
         if passed.node != node.node:
             self.passed = replace(passed, node=node.node)
 
@@ -143,6 +169,45 @@ class Turn:
             return
         if self.undropped is None or not self.undropped.when_over(lambda: self._room.leave(passed)):
             self._room.leave(passed, was_served=was_served)
+
+    def _enter_somewhere(self) -> Pass | Waiter:
+        while True:
+            try:
+                return self._enter()
+            except Problem as problem:
+                self._step_down(problem)
+
+    def _enter(self) -> Pass | Waiter:
+        subject, wishes, before = self.subject, self._request.wishes, self._waiter
+        entry = self._room.enter(
+            subject.request_id,
+            subject.model,
+            subject.priority,
+            deadline_s=wishes.deadline_s,
+            client=subject.client,
+            user_weight=self._request.weight,
+            arrived_at_s=None if before is None else before.ticket.arrived_at_s,
+            instead_of=self._request.subject.model if self.is_renamed else None,
+        )
+        if isinstance(entry, Waiter):
+            self._waiter = entry
+            if self.detour is not None:
+                entry.turns_off = self._turns_off
+        else:
+            self._waiter = None
+        return entry
+
+    def _turns_off(self) -> bool:
+        """Whether another rung answers sooner; never once a head has said which one does."""
+        return self.detour is not None and not self._caller.has_answer and self.detour.look()
+
+    def _step_down(self, problem: Problem) -> None:
+        """Go on to another rung; raises what the first one was refused for if there is none."""
+        detour = self.detour
+        if detour is None or self._caller.has_answer:
+            raise problem
+        if not detour.steps_down(problem):
+            raise detour.refusal or problem
 
     def _stop_running(self) -> Pass:
         assert self.passed is not None

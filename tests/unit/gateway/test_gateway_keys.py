@@ -192,8 +192,8 @@ def test_an_ollama_list_says_latest_behind_each_name():
     cut = cut_list(body, listing, lambda name: name == "a")
     assert cut is not None
     assert json.loads(cut) == {"models": [{"name": "a:latest"}]}
-    assert cut_list(b'{"models":null}', listing, lambda _: True) == b'{"models":[]}'
-    assert cut_list(b"{}", listing, lambda _: True) == b'{"models":[]}'
+    assert cut_list(b'{"models":null}', listing, lambda _: True) == b'{"models":null}'
+    assert cut_list(b"{}", listing, lambda _: True) == b"{}"
 
 
 @pytest.mark.parametrize(
