@@ -20,8 +20,6 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-from contracts.variants import QUANTISATIONS
-
 from adapters.redis_address import sentinel_address
 from contracts.variants import QUANTISATIONS
 
@@ -156,13 +154,6 @@ def _zone(text: str) -> str:
 def _time_of_day(text: str) -> str:
     if _TIME_OF_DAY.fullmatch(text) is None:
         raise ValueError("not a time of day")
-    return text
-
-
-def _quantisation(value: object) -> str:
-    text = str(value).strip().lower().replace("-", "_")
-    if text not in QUANTISATIONS:
-        raise ValueError("not a quantisation")
     return text
 
 
