@@ -10,7 +10,7 @@ from api.control.kpis.loads import Loads
 from api.control.kpis.panels import MINUTE_S, PANELS, QUARTER_S
 from api.control.kpis.rings import Window
 from api.control.kpis.spread import Spread
-from api.control.kpis.traffic import Traffic
+from api.control.kpis.traffic import Traffic, summed
 from api.control.views import headline_comparison
 from contracts.events import PriorityClass
 from contracts.forecasts import Signal
@@ -27,7 +27,8 @@ DEFAULT_PERCENTILE = 95.0
 def kpi_view(board: Board, window: Window, now_s: float, model: ModelId | None) -> schemas.KpiView:
     """All key figures; of one model alone where ``model`` is given."""
     book, comparison = board.kpis, headline_comparison(board)
-    total = book.traffic.of(window, now_s)
+    classes = {one: book.traffic.of(window, now_s, priority=one) for one in PriorityClass}
+    total = summed(classes.values())
     names = book.traffic.models() if model is None else [model]
     planning = board.world.planning if board.world is not None else None
     return schemas.KpiView(
@@ -36,10 +37,8 @@ def kpi_view(board: Board, window: Window, now_s: float, model: ModelId | None) 
         counting_since_s=board.tally.since_s,
         total=_traffic(total, window, violations=True),
         by_class={
-            priority.value: _traffic(
-                book.traffic.of(window, now_s, priority=priority), window, violations=True
-            )
-            for priority in PriorityClass
+            priority.value: _traffic(one, window, violations=True)
+            for priority, one in classes.items()
         },
         loads=_loads(book.loads.of(window, now_s), window),
         cost=_cost(
@@ -57,12 +56,12 @@ def kpi_view(board: Board, window: Window, now_s: float, model: ModelId | None) 
 def model_kpis(board: Board, model: ModelId, window: Window, now_s: float) -> schemas.ModelKpis:
     """Those of one model."""
     book = board.kpis
-    traffic = book.traffic.of(window, now_s, model=model)
     by_class = {
         priority.value: found
         for priority in PriorityClass
         if (found := book.traffic.of(window, now_s, model=model, priority=priority)).ended
     }
+    traffic = summed(by_class.values())
     return schemas.ModelKpis(
         model=model,
         traffic=_traffic(traffic, window),
@@ -127,8 +126,8 @@ def panels_view(board: Board, window: Window, now_s: float) -> schemas.PanelsVie
 
 
 def heat_view(board: Board, window: Window, now_s: float) -> schemas.HeatView:
-    """Every model over time: an hour and a day by five minutes, a week by the hour."""
-    step_s = COARSE_S if window is Window.WEEK else FINE_S
+    """Every model over time: an hour by five minutes, a day by fifteen, a week by the hour."""
+    step_s = {Window.HOUR: FINE_S, Window.DAY: 3 * FINE_S, Window.WEEK: COARSE_S}[window]
     count = round(window.length_s / step_s)
     first = int(now_s // step_s) - count + 1
     return schemas.HeatView(

@@ -112,7 +112,7 @@ async def test_heat_shows_requests_and_residency_of_each_model(ask: Asker, contr
     assert len(view["data"]) == 4
     assert sum(sum(row["arrivals"]) for row in view["data"]) == control.lively.requests
     assert any(max(row["resident_ratio"]) == 1.0 for row in view["data"])
-    assert {len(row["arrivals"]) for row in view["data"]} == {288}
+    assert {len(row["arrivals"]) for row in view["data"]} == {96}
     assert (await ask.get("/v1/heat?window=7d"))["step_s"] == 3600
 
 

@@ -104,14 +104,14 @@ class HoldingBook:
         Parameters
         ----------
         step_s : float
-            ``FINE_S`` or ``COARSE_S``.
+            A multiple of ``FINE_S`` below ``COARSE_S``, or that.
         """
-        which = 0 if step_s == FINE_S else 1
+        which = 0 if step_s < COARSE_S else 1
         rows = []
         for model in sorted(self._models):
             track = self._models[model]
             track.settle(now_s)
-            arrivals, resident_s = track.timelines[which].series(now_s, count)
+            arrivals, resident_s = track.timelines[which].series(now_s, count, step_s)
             rows.append(
                 StripRow(
                     model=model,
@@ -193,15 +193,21 @@ class _Timeline:
             gpu_s=sum(self._gpu_s[i] for i in places),
         )
 
-    def series(self, now_s: float, count: int) -> tuple[list[int], list[float]]:
-        now = int(now_s // self._step_s)
+    def series(self, now_s: float, count: int, step_s: float) -> tuple[list[int], list[float]]:
+        wide = round(step_s / self._step_s)
+        last = int(now_s // step_s)
         arrivals, resident_s = [], []
-        for bucket in range(now - min(count, self._kept) + 1, now + 1):
-            index = bucket % self._kept
-            is_there = self._buckets[index] == bucket
-            arrivals.append(self._arrivals[index] if is_there else 0)
-            resident_s.append(self._resident_s[index] if is_there else 0.0)
+        for step in range(last - min(count, self._kept // wide) + 1, last + 1):
+            places = [self._place(step * wide + part) for part in range(wide)]
+            there = [place for place in places if place is not None]
+            arrivals.append(sum(self._arrivals[place] for place in there))
+            resident_s.append(sum(self._resident_s[place] for place in there))
         return arrivals, resident_s
+
+    def _place(self, bucket: int) -> int | None:
+        """Where a bucket is kept; None: nothing was told of it."""
+        index = bucket % self._kept
+        return index if self._buckets[index] == bucket else None
 
     def _index(self, bucket: int) -> int | None:
         index = bucket % self._kept

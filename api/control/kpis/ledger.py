@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from api.control.kpis.budget import WEEK_S, Budget, Judged, budget
+from api.control.kpis.budget import WEEK_S, Budget, budget
 from api.control.kpis.counters import LiveCounters
 from api.control.kpis.holding import HoldingBook
 from api.control.kpis.journeys import Journey, Journeys
 from api.control.kpis.loads import LoadBook
 from api.control.kpis.panels import PanelBook
-from api.control.kpis.traffic import Traffic, TrafficBook
+from api.control.kpis.traffic import TrafficBook
 from api.control.kpis.violations import PriorityWatch
 from contracts.events import (
     AnyEvent,
@@ -93,9 +93,9 @@ class KpiLedger:
         """The error budget of one model's target."""
         return budget(
             percentile,
-            week=self._judged(model, WEEK_S, now_s),
-            six_hours=self._judged(model, 6 * 3600.0, now_s),
-            hour=self._judged(model, 3600.0, now_s),
+            week=self.traffic.judged(model, WEEK_S, now_s),
+            six_hours=self.traffic.judged(model, 6 * 3600.0, now_s),
+            hour=self.traffic.judged(model, 3600.0, now_s),
             expected_requests_1h=expected_1h,
         )
 
@@ -109,10 +109,6 @@ class KpiLedger:
                 "holdings": self.holding.forgotten,
             }
         )
-
-    def _judged(self, model: ModelId, length_s: float, now_s: float) -> Judged:
-        found: Traffic = self.traffic.of(length_s, now_s, model=model)
-        return Judged(judged=found.judged, met=found.met)
 
     def _ended(self, journey: Journey) -> None:
         self.traffic.ended(journey)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from api.control.kpis.budget import Judged
 from api.control.kpis.journeys import Journey
 from api.control.kpis.rings import TwoRings, Window
 from api.control.kpis.spread import Spread
@@ -107,12 +108,28 @@ class Traffic:
 
     def merge(self, other: Traffic) -> None:
         """Take in all that ``other`` counted."""
-        for name in self.__slots__:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if isinstance(mine, Spread):
-                mine.merge(theirs)
-            else:
-                setattr(self, name, mine + theirs)
+        # Written out: it runs once for each hour of each model and class.
+        self.ended += other.ended
+        self.completed += other.completed
+        self.failed += other.failed
+        self.refused += other.refused
+        self.cancelled += other.cancelled
+        self.dispatched += other.dispatched
+        self.cold += other.cold
+        self.judged += other.judged
+        self.met += other.met
+        self.tolerated += other.tolerated
+        self.token_requests += other.token_requests
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.scored += other.scored
+        self.good += other.good
+        self.violations += other.violations
+        self.aged += other.aged
+        self.service_s += other.service_s
+        self.wait.merge(other.wait)
+        self.ttft.merge(other.ttft)
+        self.duration.merge(other.duration)
 
     @property
     def success_ratio(self) -> float | None:
@@ -195,6 +212,16 @@ class TrafficBook:
         return summed(
             cell for rings in found if rings is not None for cell in rings.over(now_s, length_s)
         )
+
+    def judged(self, model: ModelId, length_s: float, now_s: float) -> Judged:
+        """How many requests of a model were held against its target, and how many met it."""
+        judged = met = 0
+        for priority in PriorityClass:
+            rings = self._pairs.get((model, priority))
+            for cell in () if rings is None else rings.over(now_s, length_s):
+                judged += cell.judged
+                met += cell.met
+        return Judged(judged=judged, met=met)
 
     def models(self) -> list[ModelId]:
         """All that something is kept of, by name."""

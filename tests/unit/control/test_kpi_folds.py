@@ -440,6 +440,10 @@ class TestHolding:
             (A, (0, 2, 1), (0.0, 0.0, 0.0)),
             (B, (0, 0, 0), (0.0, 0.5, 0.5)),
         ]
+        wider = book.strip(899.0, step_s=3 * FINE_S, count=1)
+        assert [(row.arrivals, row.resident_ratio) for row in wider] == [
+            ((3,), (0.0,)), ((0,), (0.333,)),
+        ]  # fmt: skip
         coarse = book.strip(599.0, step_s=COARSE_S, count=1)
         assert [row.arrivals for row in coarse] == [(3,), (0,)]
 
