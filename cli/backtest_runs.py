@@ -68,6 +68,8 @@ def _run(asked: Asked, name: str, events: Sequence[AnyEvent]) -> list[BacktestRo
     kept = _kept(events, asked.models)
     plan = plan_for(name, History.of(kept), PredictorConfig())
     if asked.boosted:
+        # Before the library is loaded, which reads it once: threads that wait burn a core each.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
         from predictor.batch_training import Training
 
         plan = replace(plan, trainer=Training().train, retrain_s=_RETRAIN_S)
