@@ -13,6 +13,8 @@ import typer
 EXIT_INVALID = 2
 
 _AT_ONCE = "Requests of all models at once; 0 is no limit."
+_OLDER = "Version to be, from 2.21 to 4.9: calls that came later are missing."
+_PEERS = "YAML or JSON file with a list of other machines: name, kind."
 _EXACT = "A load takes exactly load_s, without LocalAI's 2 s steps."
 
 
@@ -42,6 +44,12 @@ def emulate(
     api_key: Annotated[
         list[str] | None, typer.Option(help="Ask for one of these keys.", show_default=False)
     ] = None,
+    user_key: Annotated[
+        list[str] | None, typer.Option(help="A key that may not manage.", show_default=False)
+    ] = None,
+    localai_version: Annotated[str, typer.Option(help=_OLDER)] = "4.9",
+    disable_webui: Annotated[bool, typer.Option(help="Without the UI and its paths.")] = False,
+    peers: Annotated[Path | None, typer.Option(help=_PEERS)] = None,
     event_log: Annotated[
         Path | None, typer.Option(help="Also write every event here, one line of JSON each.")
     ] = None,
@@ -57,7 +65,9 @@ def emulate(
     from emulator.faults import parse_fault
     from emulator.models import read_list, read_models
     from emulator.options import MIB, EmulatorOptions
+    from emulator.peers import parse_peers
     from emulator.server import bind, build, run
+    from emulator.versions import parse_version
 
     try:
         options = EmulatorOptions(
@@ -72,6 +82,10 @@ def emulate(
             max_concurrent=max_concurrent_backend_requests or None,
             exact_load_times=exact_load_times,
             api_keys=tuple(api_key or ()),
+            user_keys=tuple(user_key or ()),
+            version=parse_version(localai_version),
+            has_ui=not disable_webui,
+            peers=() if peers is None else parse_peers(read_list(peers)),
             event_log=event_log,
             faults=() if faults is None else tuple(map(parse_fault, read_list(faults))),
         )

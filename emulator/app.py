@@ -8,9 +8,10 @@ import contextlib
 from emulator.context import Emulator
 from emulator.errors import send_echo_error, send_error, send_not_found
 from emulator.http import CallerLeft, Receive, Reply, Request, Scope, Send
-from emulator.keys import is_allowed, is_foreign_page
+from emulator.keys import is_allowed, is_foreign_page, may_manage
 from emulator.quiet import page
-from emulator.routes import Match, Route, Router
+from emulator.routes import ROUTES, Match, Route, Router
+from emulator.versions import is_there
 from emulator.work import Hangup
 
 LINGER_REAL_S = 0.5
@@ -24,7 +25,14 @@ class EmulatorApp:
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = self._emulator = emulator
-        self._router = Router()
+        options = emulator.options
+        self._router = Router(
+            tuple(
+                route
+                for route in ROUTES
+                if is_there(route.template, options.version, has_ui=options.has_ui)
+            )
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -56,11 +64,13 @@ class EmulatorApp:
         """Send what is answered without looking at the body; whether that was all."""
         if request.content_length > MAX_BODY_BYTES:
             await self._refuse_size(request, reply)
-        elif not is_allowed(request, self._emulator.options.api_keys):
+        elif not is_allowed(request, self._emulator.options.all_keys):
             reply.add_header("Www-Authenticate", "Bearer")
             await send_error(
                 reply, 401, "An authentication key is required", "invalid_request_error"
             )
+        elif not may_manage(request, self._emulator.options.user_keys):
+            await send_error(reply, 403, "admin access required", "permission_error")
         elif is_foreign_page(request):
             await send_echo_error(reply, 400, "missing csrf token in request header")
         else:
@@ -111,8 +121,11 @@ class EmulatorApp:
         except CallerLeft:
             return
         except Hangup:
+            watcher.cancel()
             if self._emulator.script.door is not None:
                 self._emulator.script.door.drop(request.client)
+                # Whoever returns before the connection is gone has an error answered for it.
+                await request.wait_for_leaving()
         except asyncio.CancelledError:
             if not left:
                 raise

@@ -46,6 +46,9 @@ async def shutdown(app: Emulator, request: Request, reply: Reply) -> None:
     if not isinstance(model, str) or not model:
         await send_echo_error(reply, 400, "model is required")
         return
+    if app.faults.take("unload_404", model) is not None:
+        await send_not_found(reply)
+        return
     if app.faults.take("unload_500", model) is not None:
         await send_error(reply, 500, f"error stopping model {model}: emulated failure")
         return

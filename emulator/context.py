@@ -58,6 +58,11 @@ class Emulator:
         usage.prompt_tokens += work.prompt_tokens
         usage.completion_tokens += work.tokens
 
+    def _first_touch_s(self, model: EmulatedModel | None) -> float:
+        if model is None or self.instance.is_touched(model.name):
+            return 0.0
+        return model.first_touch_s
+
     def work(
         self,
         request: Request,
@@ -88,7 +93,7 @@ class Emulator:
             model,
             tokens=tokens,
             service_s=service_s,
-            extra_s=0.0 if slow is None else slow.extra_s,
+            extra_s=(0.0 if slow is None else slow.extra_s) + self._first_touch_s(model),
         )
         return Work(
             model=model,

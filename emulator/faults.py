@@ -18,12 +18,16 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
     "unload_lies": ("model",),
     "unload_hang": ("model",),
     "unload_500": ("model", "times"),
+    "unload_404": ("model", "times"),
+    "evict": ("model",),
+    "restart": ("for_s",),
     "backend_crash": ("model", "after_tokens"),
     "answer_error": ("model", "times", "after_tokens", "message"),
     "answer_slow": ("model", "extra_s"),
     "error_500": ("model", "times"),
     "disconnect": ("model", "times", "after_tokens"),
     "memory": ("bytes",),
+    "peer_offline": ("model",),
     "refuse_connections": ("for_s",),
 }
 """Each kind, and the keys that it takes besides ``at_s`` and ``for_s``."""
@@ -32,7 +36,8 @@ _NUMBERS = ("times", "after_tokens", "bytes", "at_s", "for_s", "factor", "extra_
 _NEEDS_MODEL = frozenset(
     {
         "load_fail", "load_slow", "load_hang", "cooldown", "unload_lies", "unload_hang",
-        "unload_500", "backend_crash",
+        "unload_500", "unload_404", "evict", "peer_offline",
+        "backend_crash",
     }
 )  # fmt: skip
 

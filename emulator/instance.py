@@ -18,6 +18,7 @@ from simulator.localai_effects import (
     Done,
     Effect,
     Record,
+    RecordKind,
     RefusalKind,
     Refused,
     Started,
@@ -89,6 +90,8 @@ class Instance:
         self._changed = asyncio.Event()
         self._planned_s: float | None = None
         self._frozen = False
+        self._touched: set[str] = set()
+        self.began_at_s = clock.now_s()
         # Records carry epoch seconds; the machine runs on a clock that never steps.
         self._epoch_s = clock.now_s() - clock.monotonic_s()
 
@@ -169,6 +172,16 @@ class Instance:
         """The model's process dies now."""
         self.apply(self.machine.crash(model, self.now_s()))
 
+    def restart(self) -> None:
+        """The process ends and begins anew."""
+        self.apply(self.machine.restart(self.now_s()))
+        self._frozen = False
+        self.began_at_s = self._clock.now_s()
+
+    def is_touched(self, model: str) -> bool:
+        """Whether it has answered anything since it was loaded."""
+        return model in self._touched
+
     def apply(self, effects: tuple[Effect, ...]) -> None:
         """Answer callers and write the log."""
         for effect in effects:
@@ -194,6 +207,8 @@ class Instance:
         """The request is over; nothing to say when its backend died under it."""
         if caller not in self._slots:
             return
+        if not left:
+            self._touched.add(self._slots[caller].model)
         end = self.machine.leave if left else self.machine.finish
         self.apply(end(caller, self.now_s()))
 
@@ -259,6 +274,8 @@ class Instance:
             event["cold"] = record.cold
         if record.cause is not None:
             event["cause"] = record.cause
+        if record.kind is RecordKind.UNLOADED:
+            self._touched.discard(record.model)
         self._events.append(event)
 
     async def _flush_log(self) -> None:

@@ -15,6 +15,13 @@ EXEMPT = frozenset(
 """Paths that ask for no key. ``/version``, CORS preflight and images do ask for one."""
 
 
+_ADMIN = (
+    "/backend/", "/system", "/models/", "/metrics", "/api/resources", "/api/settings",
+    "/api/models/", "/api/nodes", "/api/p2p", "/api/traces", "/api/backend-traces",
+    "/api/operations",
+)  # fmt: skip
+_EVERYBODYS = frozenset({"/models"})
+
 _HEADERS = ("authorization", "x-api-key", "xi-api-key")
 
 
@@ -24,6 +31,13 @@ def is_allowed(request: Request, keys: tuple[str, ...]) -> bool:
         return True
     offered = _offered(request)
     return any(hmac.compare_digest(offered.encode(), key.encode()) for key in keys)
+
+
+def may_manage(request: Request, user_keys: tuple[str, ...]) -> bool:
+    """Whether the request's key is an admin's, or what it asks for is not an admin's alone."""
+    if not user_keys or not request.path.startswith(_ADMIN) or request.path in _EVERYBODYS:
+        return True
+    return _offered(request) not in user_keys
 
 
 def is_foreign_page(request: Request) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from emulator.context import Emulator
 from emulator.http import Reply, Request
 
-VERSION = "v4.9.0-emulated (emulated)"
-
 _INPUTS = {"transcript": "audio", "vad": "audio"}
 _OUTPUTS = {"tts": "audio", "image": "image", "chat": "text", "completion": "text",
             "transcript": "text"}  # fmt: skip
@@ -68,6 +66,12 @@ async def health(_app: Emulator, _request: Request, reply: Reply) -> None:
     await reply.whole(200, b"", None)
 
 
-async def version(_app: Emulator, _request: Request, reply: Reply) -> None:
+async def version(app: Emulator, _request: Request, reply: Reply) -> None:
     """``GET /version``."""
-    await reply.json(200, {"version": VERSION})
+    await reply.json(200, {"version": version_text(app)})
+
+
+def version_text(app: Emulator) -> str:
+    """As LocalAI words it: the tag, and the commit in brackets."""
+    major, minor = app.options.version
+    return f"v{major}.{minor}.0-emulated (emulated)"

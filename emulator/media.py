@@ -159,6 +159,31 @@ async def vad(app: Emulator, request: Request, reply: Reply) -> None:
     await serve(app, request, reply, body.get("model"), "vad", finish, generates=False)
 
 
+async def detection(app: Emulator, request: Request, reply: Reply) -> None:
+    """``POST /v1/detection``."""
+    body = await read_inference_body(request, reply)
+    if body is None:
+        return
+
+    async def finish(_work: Work) -> None:
+        await reply.json(200, {"detections": []})
+
+    await serve(app, request, reply, body.get("model"), "detection", finish, generates=False)
+
+
+async def sound(app: Emulator, request: Request, reply: Reply) -> None:
+    """``POST /v1/sound-generation``."""
+    body = await read_inference_body(request, reply)
+    if body is None:
+        return
+
+    async def finish(_work: Work) -> None:
+        await reply.whole(200, _wav(), "audio/wav")
+
+    named = body.get("model_id") or body.get("model")
+    await serve(app, request, reply, named, "sound_generation", finish)
+
+
 async def tokenize(app: Emulator, request: Request, reply: Reply) -> None:
     """``POST /v1/tokenize``."""
     body = await read_inference_body(request, reply)

@@ -26,6 +26,9 @@ async def metrics(app: Emulator, _request: Request, reply: Reply) -> None:
         for kind, count in counts:
             labels = f'kind="{kind}",served_model="{model}",user="local"'
             lines.append(f"localai_tokens_total{{{labels}}} {count}")
+    lines.append("# HELP process_start_time_seconds Start time of the process since unix epoch.")
+    lines.append("# TYPE process_start_time_seconds gauge")
+    lines.append(f"process_start_time_seconds {app.instance.began_at_s:.6f}")
     text = "\n".join(lines) + "\n"
     await reply.whole(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 

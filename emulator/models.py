@@ -22,6 +22,8 @@ USECASES: dict[str, tuple[str, ...]] = {
     "speech": ("tts",),
     "transcription": ("transcript",),
     "image": ("image",),
+    "detection": ("detection",),
+    "sound": ("sound_generation",),
     "rerank": ("rerank",),
     "vad": ("vad",),
 }
@@ -47,6 +49,10 @@ class EmulatedModel:
         Speed, delay of the first token, and length of an answer without ``max_tokens``.
     aliases : tuple of str
         Other names that lead to it.
+    first_touch_s : float
+        What the first answer after a load takes longer: weights that were mapped are read.
+    strict : bool
+        Whether it refuses what it is not made for, as most real backends do.
     weights : bool
         Whether LocalAI has files to estimate its memory by.
     keeps_format : bool
@@ -69,6 +75,8 @@ class EmulatedModel:
     pinned: bool = False
     disabled: bool = False
     weights: bool = True
+    first_touch_s: float = 0.0
+    strict: bool = False
     keeps_format: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -113,7 +121,14 @@ _EMULATED = (
 )  # fmt: skip
 
 _FIELDS = {item.name: item for item in fields(EmulatedModel)}
-_MINIMUM = {"footprint_mb": 0, "load_s": 0, "first_token_s": 0, "parallel": 1, "answer_tokens": 1}
+_MINIMUM = {
+    "first_touch_s": 0,
+    "footprint_mb": 0,
+    "load_s": 0,
+    "first_token_s": 0,
+    "parallel": 1,
+    "answer_tokens": 1,
+}
 
 
 def read_models(path: Path) -> tuple[EmulatedModel, ...]:

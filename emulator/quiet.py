@@ -5,7 +5,7 @@ from __future__ import annotations
 from emulator.context import Emulator
 from emulator.errors import send_error
 from emulator.http import Reply, Request
-from emulator.listing import VERSION
+from emulator.listing import version_text
 
 PAGE = (
     b"<!doctype html><html><head><title>LocalAI (emulated)</title></head>"
@@ -36,15 +36,10 @@ async def operations(_app: Emulator, _request: Request, reply: Reply) -> None:
     await reply.json(200, {"operations": []})
 
 
-async def p2p(_app: Emulator, _request: Request, reply: Reply) -> None:
-    """``GET /api/p2p`` without peers."""
-    await reply.json(200, {"llama_cpp_nodes": [], "federated_nodes": [], "mlx_nodes": []})
-
-
-async def well_known(_app: Emulator, _request: Request, reply: Reply) -> None:
+async def well_known(app: Emulator, _request: Request, reply: Reply) -> None:
     """``GET /.well-known/localai.json``."""
     capabilities = {"config_patch": True, "p2p": False, "tracing": True, "vram_estimate": True}
-    await reply.json(200, {"capabilities": capabilities, "version": VERSION})
+    await reply.json(200, {"capabilities": capabilities, "version": version_text(app)})
 
 
 async def realtime(_app: Emulator, _request: Request, reply: Reply) -> None:

@@ -13,6 +13,9 @@ from emulator.http import Reply, Request, read_json
 DEFAULT_NAME = "gpt-4o"
 """What some endpoints ask for when nothing else is there; few servers have it."""
 
+_WORDS = frozenset({"chat", "completion", "edit", "tokenize"})
+"""Who can do one of these can do all of them."""
+
 _WITH_DEFAULT = frozenset({"completion", "edit", "embeddings"})
 
 
@@ -70,10 +73,18 @@ async def resolve_model(
         )
         await send_error(reply, 403, message, "model_disabled")
         return None
+    if model is not None and model.strict and not _may(model.usecases, usecase):
+        message = f"rpc error: code = Unimplemented desc = {usecase} is not supported"
+        await send_error(reply, 500, message)
+        return None
     if app.faults.take("error_500", app.catalog.resolve(name)) is not None:
         await send_error(reply, 500, "emulated failure")
         return None
     return name
+
+
+def _may(usecases: tuple[str, ...], usecase: str) -> bool:
+    return usecase in usecases or (usecase in _WORDS and not _WORDS.isdisjoint(usecases))
 
 
 async def refuse_form(request: Request, reply: Reply) -> bool:

@@ -117,6 +117,27 @@ class LocalAi(LocalAiLoads):
         self._run_due(now_s)
         return self._flush()
 
+    def restart(self, now_s: float) -> tuple[Effect, ...]:
+        """The server ends and begins anew: its callers get nothing, and it remembers nothing."""
+        self._run_due(now_s)
+        for caller, call in self._calls.items():
+            if not call.left:
+                self._answer(Refused(caller=caller, kind=RefusalKind.BROKEN))
+        self._calls.clear()
+        for model in self.cluster.resident():
+            self.cluster.kill(model)
+            self._record(RecordKind.UNLOADED, model, now_s, cause=StopCause.RESTART)
+        for model in self.cluster.loading():
+            self.cluster.abort_load(model)
+            self._record(RecordKind.LOAD_CANCELLED, model, now_s, cause=StopCause.RESTART)
+        self._states = {
+            name: ModelState(pinned=state.pinned, faults=state.faults)
+            for name, state in self._states.items()
+        }
+        self._active.clear()
+        self.clear_leaks()
+        return self._flush()
+
     def advance(self, now_s: float) -> tuple[Effect, ...]:
         """Everything that is due by ``now_s`` happens."""
         self._run_due(now_s)

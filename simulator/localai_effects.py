@@ -82,6 +82,7 @@ class StopCause(StrEnum):
     IDLE = "idle"
     CRASH = "crash"
     CONFIG = "config"
+    RESTART = "restart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
