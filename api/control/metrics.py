@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS_TYPE
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_latest
 from prometheus_client.registry import Collector
 
 from api.control.board import Board
 from api.control.feed import EventFeed
+from api.control.kpi_metrics import kpi_families
 from api.control.tally import Attainment
 from api.control.views import cold_starts
 from contracts.forecasts import ModelForecast, Signal
@@ -28,6 +31,7 @@ from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
 MAX_MODELS = 200
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+OPENMETRICS_CONTENT_TYPE = OPENMETRICS_TYPE
 
 RequestLabels = tuple[str, str, str]
 """Method, route template, status."""
@@ -56,6 +60,7 @@ class Reading:
     listeners_refused: int
     answers: Mapping[RequestLabels, int]
     forgotten: Mapping[str, int]
+    kpis: tuple[Metric, ...]
 
 
 class ControlMetrics:
@@ -105,14 +110,19 @@ class ControlMetrics:
                 "histories": board.history.forgotten,
                 "requests": board.tally.forgotten,
                 "forecasts": board.forgotten_forecasts,
+                **board.kpis.forgotten(),
             },
+            kpis=kpi_families(board, shown, now_s),
         )
 
 
-def render(reading: Reading) -> bytes:
-    """Prometheus' text format; pure, so that a thread may do it."""
+def render(reading: Reading, *, openmetrics: bool = False) -> bytes:
+    """Prometheus' text format, or OpenMetrics; pure, so that a thread may do it."""
     registry = CollectorRegistry()
     registry.register(_ReadingCollector(reading))
+    if openmetrics:
+        text: bytes = openmetrics_latest(registry)  # type: ignore[no-untyped-call]  # the library's
+        return text
     return generate_latest(registry)
 
 
@@ -125,6 +135,7 @@ class _ReadingCollector(Collector):
         yield from _service(reading)
         yield from _traffic(reading)
         yield from _forecast_scores(reading)
+        yield from reading.kpis
         if reading.world is not None:
             yield from _world(reading.world)
             yield from _models(reading, reading.world)

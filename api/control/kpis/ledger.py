@@ -24,6 +24,8 @@ from contracts.events import (
 from contracts.ids import ModelId, NodeId
 from contracts.world import ModelStatus, NodeStatus, Residency, WorldSnapshot
 
+_MOST_NODES = 200
+
 _RESIDENT = frozenset({Residency.HOT, Residency.DRAINING, Residency.UNLOADING})
 
 
@@ -45,6 +47,7 @@ class KpiLedger:
         self.counters = LiveCounters()
         self.journeys = Journeys(target_s, on_end=self._ended)
         self._nodes: dict[NodeId, NodeStatus] = {}
+        self._totals: dict[NodeId, int] = {}
 
     def observe(self, event: AnyEvent) -> None:
         """Take in one event of the log, in its order."""
@@ -70,9 +73,8 @@ class KpiLedger:
                     self.panels.load_took(event.load_s, event.at_s)
             case ModelUnloaded():
                 self.holding.unloaded(event.model, event.at_s)
-            case NodeObserved() if event.reading is not None:
-                used_j = self.panels.read(event.node, event.reading, event.at_s)
-                self.counters.used_energy(event.node, used_j, event.at_s)
+            case NodeObserved():
+                self._observed(event)
             case _:
                 pass
 
@@ -122,6 +124,13 @@ class KpiLedger:
         if journey is not None:
             self.traffic.scored(journey, event.score, event.at_s, before=journey.score)
 
+    def _observed(self, event: NodeObserved) -> None:
+        if event.memory_total_bytes is not None and len(self._totals) < _MOST_NODES:
+            self._totals[event.node] = event.memory_total_bytes
+        if event.reading is not None:
+            used_j = self.panels.read(event.node, event.reading, event.at_s)
+            self.counters.used_energy(event.node, used_j, event.at_s)
+
     def _correct(self, status: ModelStatus, now_s: float) -> None:
         resident = status.residency in _RESIDENT
         model, holding = status.model, self.holding
@@ -139,8 +148,7 @@ class KpiLedger:
     def _share(self, node_name: NodeId, size_bytes: int | None) -> float | None:
         """The share of a GPU node's memory that a model takes; None: not told, or no GPU."""
         node = self._nodes.get(node_name)
-        if node is None or size_bytes is None or not node.memory_total_bytes:
+        if size_bytes is None or (node is not None and node.accelerator == "cpu"):
             return None
-        if node.accelerator == "cpu":
-            return None
-        return min(1.0, size_bytes / node.memory_total_bytes)
+        total = self._totals.get(node_name) if node is None else node.memory_total_bytes
+        return min(1.0, size_bytes / total) if total else None

@@ -672,7 +672,7 @@ class TestLedger:
         ledger = KpiLedger(lambda _: 2.0)
         ledger.counters.start_at(0.0)
         observed = NodeObserved(
-            **told(30.0), node=NODE, resident=(), busy=(), memory_total_bytes=None,
+            **told(30.0), node=NODE, resident=(), busy=(), memory_total_bytes=4 * GB,
             memory_used_bytes=None, model_limit=None, reading=reading(30.0, power_w=10.0),
         )  # fmt: skip
         silent = NodeObserved(
@@ -680,14 +680,15 @@ class TestLedger:
             memory_used_bytes=None, model_limit=None,
         )  # fmt: skip
         for event in (
-            received("r", 1.0), received("none", 1.0, None), loaded(10.0, size=GB),
-            loaded(15.0, B, load_s=None), unloaded(20.0), observed, silent,
+            observed, silent, received("r", 1.0), received("none", 1.0, None),
+            loaded(10.0, size=GB), loaded(15.0, B, load_s=None), unloaded(20.0),
         ):  # fmt: skip
             ledger.observe(event)
         ledger.decided(30.0)
         rows = ledger.holding.strip(59.0, step_s=FINE_S, count=1)
         assert [(row.model, row.arrivals) for row in rows] == [(A, (1,)), (B, (0,))]
-        assert ledger.holding.held(A, 59.0, 3600.0).resident_s == 10.0
+        held = ledger.holding.held(A, 59.0, 3600.0)
+        assert (held.resident_s, held.gpu_s) == (10.0, 2.5)  # a quarter of its node's memory
         load = ledger.panels.series("model.load_duration.p95", 59.0, step_s=MINUTE_S, count=1)
         assert load[0][1] == pytest.approx(4.0, rel=0.06)
         assert ledger.counters.energy_j == {NODE: 0.0}
