@@ -7,8 +7,10 @@ so does the key ``MARK`` in its file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from contracts.ids import ModelId
 
@@ -114,6 +116,30 @@ class LadderOptions:
     def any(self) -> bool:
         """Whether they ask for anything."""
         return self.partial or self.smaller_files
+
+
+class ModelFiles(Protocol):
+    """The model files of one LocalAI, through its configuration calls.
+
+    Each call has its own limit. Raises Transient when LocalAI does not answer, Permanent when
+    it refuses.
+    """
+
+    async def names(self) -> tuple[ModelId, ...]:
+        """Every model that has a file, ours included."""
+        ...
+
+    async def read(self, model: ModelId) -> Mapping[str, object] | None:
+        """The file as it stands, with the keys that LocalAI does not know; None: there is none."""
+        ...
+
+    async def write(self, document: Mapping[str, object]) -> None:
+        """A new file, by its ``name``. One of that name is written over."""
+        ...
+
+    async def remove(self, model: ModelId) -> None:
+        """Unload it and take its file away; one that is not there is no error."""
+        ...
 
 
 def is_made(name: str) -> bool:

@@ -15,6 +15,7 @@ from controller.eviction import choose_for, idle_models, names
 from controller.groups import precedence
 from controller.memory import Room
 from controller.policies.base import Context, Policy, Victim
+from controller.wishes import reason_of, wished
 from controller.precedence import HEAD_START_S, gives_to_schedules, in_order, is_due
 
 _MIB = 1024**2
@@ -39,6 +40,7 @@ class _Wanted:
     cause: LoadCause
     reason: Reason
     demand: Demand | None = None
+    is_wish: bool = False
 
     @property
     def rank(self) -> int:
@@ -66,11 +68,12 @@ def must_loads(draft: Draft, context: Context, policy: Policy) -> bool:
         status = wanted.status
         made = _make_room(draft, context, policy, wanted)
         held = made.held
-        if held is None and made.victims and blocked_rank >= wanted.rank:
+        if held is None and made.victims and blocked_rank >= wanted.rank and not wanted.is_wish:
             held = Reason.NO_ROOM
         if held is not None:
             draft.say(status.model, Outcome.HOLD, held, _room_evidence(draft, context, status))
-            if held not in _NOBODY_CAN_HELP and wanted.cause is not LoadCause.SCHEDULE:
+            may_block = wanted.cause is not LoadCause.SCHEDULE and not wanted.is_wish
+            if held not in _NOBODY_CAN_HELP and may_block:
                 blocked_rank = max(blocked_rank, wanted.rank)
             continue
         waited_s = context.now_s - (status.wanted_since_s or context.now_s)
@@ -105,7 +108,13 @@ def _all_wanted(draft: Draft, context: Context) -> list[_Wanted]:
     groups = context.config.groups
     if groups:
         waited.sort(key=lambda one: _due_s(one) + HEAD_START_S * precedence(one.status, groups))
-    return waited + asked + kept + _scheduled(draft, absent)
+    named = {one.status.model for one in waited + asked + kept}
+    wishes = [
+        _Wanted(status=status, cause=LoadCause.DEMAND, reason=reason_of(status), is_wish=True)
+        for status in wished(world, models)
+        if status.model not in named
+    ]
+    return waited + asked + kept + wishes + _scheduled(draft, absent)
 
 
 def _due_s(wanted: _Wanted) -> float:
@@ -140,6 +149,9 @@ def _make_room(draft: Draft, context: Context, policy: Policy, wanted: _Wanted) 
     idle = idle_models(draft.world, draft.on_node(context.node))
     if wanted.cause is LoadCause.SCHEDULE:
         idle = gives_to_schedules(draft.world, idle)
+    if wanted.status.on_host:
+        # No place on a GPU is given up for a model that takes none, whatever a limit says.
+        idle = tuple(status for status in idle if status.on_host)
     ranked = policy.victims(context, idle)
     ranked = in_order(ranked, draft.world, wanted.status, context.config, room.usable_bytes)
     victims = _chosen(context, room, wanted, ranked)
@@ -180,6 +192,8 @@ def _from_busy(
     if config.turn_s is None:
         return _Made(held=Reason.NO_ROOM)
     models = draft.on_node(context.node)
+    if demand.status.on_host:
+        models = tuple(status for status in models if status.on_host)
     means = (
         (Reason.PREEMPTED, yielding(world, models, demand)),
         (Reason.FAIR_TURN, in_turn(world, models, demand, config.turn_s)),

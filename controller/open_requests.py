@@ -8,6 +8,7 @@ from contracts.events import LoadCause, PriorityClass, RequestDispatched, Reques
 from contracts.ids import ModelId, RequestId
 from contracts.messages import LoadWanted
 from contracts.world import ModelStatus, OpenRequest, Residency, WorldSnapshot
+from controller.wish_list import MODEL_S, RUNG_S, with_wish
 
 MAX_OPEN_REQUESTS = 20_000
 """Beyond it new requests are not tracked one by one; the drain handshake still protects them."""
@@ -27,15 +28,19 @@ def fold_wanted(world: WorldSnapshot, wanted: LoadWanted) -> WorldSnapshot:
     """A gateway holds a request: known at once, ahead of the event log.
 
     One that was sent already waits again when its model turned out to be a ghost. A wish from
-    before it was sent may come late and says nothing.
+    before it was sent may come late and says nothing. One for a lower rung leaves the request
+    with the model that it is for.
     """
+    if wanted.instead_of is not None:
+        heard_s = max(world.taken_at_s, wanted.at_s)
+        world = with_wish(world, wanted.model, heard_s + RUNG_S)
     request = world.requests.get(wanted.request_id)
     if request is not None:
         sent_s = request.dispatched_at_s
         is_back = sent_s is not None and wanted.at_s > sent_s
         return _taken_back(world, wanted.request_id, wanted.at_s) if is_back else world
-    source = str(wanted.gateway)
-    return _open(world, wanted.request_id, wanted.model, source, wanted.at_s, wanted.priority)
+    source, asked = str(wanted.gateway), wanted.instead_of or wanted.model
+    return _open(world, wanted.request_id, asked, source, wanted.at_s, wanted.priority)
 
 
 def dispatch_request(world: WorldSnapshot, event: RequestDispatched) -> WorldSnapshot:
@@ -49,22 +54,20 @@ def dispatch_request(world: WorldSnapshot, event: RequestDispatched) -> WorldSna
         return replace(world, requests={**world.requests, event.request_id: moved})
     status = world.models[request.model]
     waiting = status.waiting - 1
-    world = replace(
-        world,
-        requests={
-            **world.requests,
-            event.request_id: replace(request, dispatched_at_s=event.at_s, node=event.node),
-        },
+    served_by = request.model
+    if event.served_by is not None and event.served_by in world.models:
+        served_by = event.served_by
+    sent = replace(request, model=served_by, dispatched_at_s=event.at_s, node=event.node)
+    world = replace(world, requests={**world.requests, event.request_id: sent})
+    waited = replace(
+        status, waiting=waiting, wanted_since_s=status.wanted_since_s if waiting else None
     )
-    return with_model(
-        world,
-        replace(
-            status,
-            waiting=waiting,
-            in_flight=status.in_flight + 1,
-            wanted_since_s=status.wanted_since_s if waiting else None,
-        ),
-    )
+    world = with_model(world, waited)
+    if served_by != request.model:
+        world = _used(world, world.models[served_by], event.at_s)
+        world = with_wish(world, request.model, event.at_s + MODEL_S)
+    serves = world.models[served_by]
+    return with_model(world, replace(serves, in_flight=serves.in_flight + 1))
 
 
 def end_request(world: WorldSnapshot, request_id: RequestId, at_s: float) -> WorldSnapshot:

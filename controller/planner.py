@@ -14,7 +14,7 @@ from dataclasses import replace
 from contracts.config import PlannerConfig
 from contracts.events import UnloadCause
 from contracts.forecasts import Forecasts
-from contracts.plan import Outcome, Plan, PlannerState, PlanResult
+from contracts.plan import Outcome, Plan, PlannerState, PlanResult, UnloadModel
 from contracts.reasons import Reason
 from contracts.world import Residency, WorldSnapshot
 from controller.demand import moments_s
@@ -27,6 +27,7 @@ from controller.policies.registry import policy_named
 from controller.precedence import is_due
 from controller.precedence import moments_s as schedule_moments_s
 from controller.prefetching import prefetch
+from controller.wishes import idle_stand_ins
 
 __all__ = ["is_ordered", "plan"]
 
@@ -117,6 +118,18 @@ def _expire(draft: Draft, context: Context, policy: Policy) -> None:
     idle = tuple(status for status in idle if not is_due(draft.world, status))
     for victim in policy.expired(context, idle):
         draft.unload(victim, context.node, UnloadCause.IDLE, "")
+    going = {action.model for action in draft.actions if isinstance(action, UnloadModel)}
+    for status in idle_stand_ins(draft.world, idle):
+        if status.model not in going:
+            since_s = max(status.residency_since_s, status.last_used_at_s or 0.0)
+            victim = Victim(
+                model=status.model,
+                freed_bytes=status.occupied_bytes,
+                loss=0.0,
+                reason=Reason.IDLE_TIMEOUT,
+                evidence=(("idle_s", round(context.now_s - since_s, 1)),),
+            )
+            draft.unload(victim, context.node, UnloadCause.IDLE, "")
 
 
 def _next_tick_s(world: WorldSnapshot, config: PlannerConfig) -> float:
