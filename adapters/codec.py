@@ -16,11 +16,21 @@ from contracts.events import SCHEMA_VERSION, AnyEvent
 from contracts.forecasts import ModelForecast
 from contracts.messages import ToController, ToGateways
 from contracts.plan import Decision
+from contracts.profiles import MeasuredProfile
 from contracts.world import Sla, WorldSnapshot
 
 RecordT = TypeVar("RecordT")
 
-Record = AnyEvent | ToController | ToGateways | ModelForecast | Decision | WorldSnapshot | Sla
+Record = (
+    AnyEvent
+    | ToController
+    | ToGateways
+    | ModelForecast
+    | Decision
+    | WorldSnapshot
+    | Sla
+    | MeasuredProfile
+)
 
 EVENT_TYPES: tuple[type[Any], ...] = get_args(AnyEvent)
 TO_CONTROLLER_TYPES: tuple[type[Any], ...] = get_args(ToController)

@@ -128,7 +128,21 @@ class SettingsChanged:
     at_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileForgotten:
+    """What was measured of a model was removed; begin anew with it."""
+
+    model: ModelId
+    at_s: float
+
+
 ToController = (
-    LoadWanted | GatewayBeat | GhostSeen | LoadRequested | UnloadRequested | SettingsChanged
+    LoadWanted
+    | GatewayBeat
+    | GhostSeen
+    | LoadRequested
+    | UnloadRequested
+    | SettingsChanged
+    | ProfileForgotten
 )
 ToGateways = LoadAnswer | RoutingTable

@@ -14,6 +14,7 @@ class Reason(StrEnum):
     OPERATOR = "operator"
     PRELOAD = "preload"
     SCHEDULE = "schedule"
+    ROOM_BACK = "room_back"
     WARM = "warm"
     # Evictions
     LEAST_EXPECTED_LOSS = "least_expected_loss"
@@ -23,12 +24,14 @@ class Reason(StrEnum):
     HIGHEST_SCORE = "highest_score"
     GHOST = "ghost"
     FAIR_TURN = "fair_turn"
+    OTHERS_NEED = "others_need"
     PREEMPTED = "preempted"
     # Holds: nothing is done although something could be
     IN_FLIGHT = "in_flight"
     PINNED = "pinned"
     LOADING = "loading"
     DRAINING = "draining"
+    MEMORY_NOT_BACK = "memory_not_back"
     MINIMUM_RESIDENCY = "minimum_residency"
     GAIN_TOO_SMALL = "gain_too_small"
     NO_ROOM = "no_room"
@@ -95,6 +98,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.FORECAST: "a request is expected soon enough to be worth the load",
     Reason.OPERATOR: "somebody asked for it",
     Reason.PRELOAD: "the configuration asks for it at start",
+    Reason.ROOM_BACK: "another program took its memory, which is free again",
     Reason.SCHEDULE: "a warm-up schedule wants it resident now",
     Reason.WARM: "its weights are read ahead, since it is likely to be loaded",
     Reason.LEAST_EXPECTED_LOSS: "of all idle models its absence is expected to cost least per byte",
@@ -103,11 +107,13 @@ _SENTENCES: dict[Reason, str] = {
     Reason.LEAST_VALUE_PER_BYTE: "it has the least frequency times load time per byte (gdsf)",
     Reason.HIGHEST_SCORE: "it has the highest victim score (weighted-score)",
     Reason.GHOST: "its process is dead although LocalAI still lists it",
+    Reason.OTHERS_NEED: "another program needs the memory",
     Reason.FAIR_TURN: "requests of another model have waited for its place for a whole turn",
     Reason.PREEMPTED: "work that may be put back makes room for a realtime request",
     Reason.IN_FLIGHT: "it serves requests",
     Reason.PINNED: "it is pinned",
     Reason.LOADING: "it is still loading",
+    Reason.MEMORY_NOT_BACK: "it was stopped, but the probe does not show its memory as free",
     Reason.DRAINING: "it waits for its last requests to end",
     Reason.MINIMUM_RESIDENCY: "it was loaded so recently that unloading it would thrash",
     Reason.GAIN_TOO_SMALL: "the expected gain does not beat what the victims would lose",

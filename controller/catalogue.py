@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from contracts.config import ModelProfile
 from contracts.events import PriorityClass
 from contracts.ids import ModelId, NodeId
+from contracts.memory import PlaceId
 from contracts.node_facts import NodeFacts
+from contracts.profiles import Estimate
 from contracts.world import (
     OCCUPIES_MEMORY,
     Mode,
@@ -18,6 +21,7 @@ from contracts.world import (
     Sla,
     WorldSnapshot,
 )
+from controller.footprints import told_footprint, with_footprint
 
 
 def on_nodes(world: WorldSnapshot, nodes: Collection[NodeId]) -> WorldSnapshot:
@@ -47,14 +51,16 @@ def with_catalogue(
     *,
     accelerator: str = "",
     facts: NodeFacts | None = None,
+    measured: Mapping[ModelId, Mapping[PlaceId, Estimate]] = MappingProxyType({}),
 ) -> WorldSnapshot:
     """What ``node`` lists now: new models come in cold, missing ones go unless they hold memory.
 
     One that another node lists as well stays; ``homes`` finds its new home. Requests for a
     model that went are forgotten with it. A measured footprint stands over
-    LocalAI's estimate, and that over the declared one.
+    LocalAI's estimate, that over the declared one, and that over the size of the files.
     """
     listed = set(models)
+    here = world.nodes.get(node) or NodeStatus(node=node)
     known_elsewhere = {
         name for other in world.nodes.values() if other.node != node for name in other.lists
     }
@@ -69,12 +75,10 @@ def with_catalogue(
     for name in listed:
         # Nothing is known of it yet, so that the poll that listed it may say where it is.
         status = merged.get(name) or ModelStatus(model=name, node=node)
-        profile = profiles.get(name)
-        footprint = status.footprint_bytes or footprints.get(name)
-        if footprint is None and profile is not None:
-            footprint = profile.footprint_bytes
-        merged[name] = replace(status, footprint_bytes=footprint)
-    here = world.nodes.get(node) or NodeStatus(node=node)
+        told = told_footprint(footprints.get(name), profiles.get(name))
+        if status.node == node or status.footprint_bytes is None:
+            status = with_footprint(status, here, measured.get(name, {}), told)
+        merged[name] = status
     nodes = {
         **world.nodes,
         node: replace(
@@ -136,13 +140,22 @@ def merged_profiles(
 ) -> dict[ModelId, ModelProfile]:
     """What is declared of each model: the configuration stands over LocalAI's model files.
 
-    Only of the slots LocalAI itself knows best, so that they stay where none are configured.
+    Only of what LocalAI itself knows best its file's word holds where none is configured.
     """
     merged = {**found, **configured}
     for name, profile in configured.items():
-        slots = found[name].slots if name in found else None
-        if profile.slots is None and slots is not None:
-            merged[name] = replace(profile, slots=slots)
+        own = found.get(name)
+        if own is not None:
+            merged[name] = replace(
+                profile,
+                slots=own.slots if profile.slots is None else profile.slots,
+                preload=profile.preload or own.preload,
+                pinned=profile.pinned or own.pinned,
+                modality=own.modality if profile.modality is None else profile.modality,
+                weights=profile.weights or own.weights,
+                threads=own.threads if profile.threads is None else profile.threads,
+                gpu_layers=own.gpu_layers if profile.gpu_layers is None else profile.gpu_layers,
+            )
     return merged
 
 

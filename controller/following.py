@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import structlog
 
 from contracts.errors import Transient
-from contracts.ports import Clock
+from contracts.events import AnyEvent
+from contracts.ports import Clock, EventLog
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -24,6 +25,36 @@ class Receive(Protocol[ItemT]):
     async def __call__(self, after: str, *, block_s: float) -> tuple[str, tuple[ItemT, ...]]:
         """What came after ``after``, and the new place."""
         ...
+
+
+async def patiently(what: str, call: Callable[[], Awaitable[None]], clock: Clock) -> None:
+    """Call until it is not put off any more; ``what`` is the line that says so."""
+    while True:
+        try:
+            return await call()
+        except Transient as error:
+            _log.warning(what, error=str(error))
+            await clock.sleep(RETRY_S)
+
+
+async def follow_log(
+    log: EventLog,
+    handle: Callable[[tuple[tuple[str, AnyEvent], ...]], None],
+    clock: Clock,
+    *,
+    after: str,
+    count: int,
+) -> None:
+    """``follow`` for the event log: hand on entries with their ids, at most ``count`` at once."""
+
+    async def receive(
+        after: str, *, block_s: float
+    ) -> tuple[str, tuple[tuple[str, AnyEvent], ...]]:
+        entries = await log.read_after(after, count=count, block_s=block_s)
+        place = entries[-1].entry_id if entries else after
+        return place, tuple((entry.entry_id, entry.value) for entry in entries)
+
+    await follow("events", receive, handle, clock, after=after)
 
 
 async def follow(
