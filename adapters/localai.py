@@ -30,6 +30,7 @@ from adapters.localai_model_uses import ModelUses
 from adapters.localai_peers import read_peers
 from adapters.localai_settings import fighting, model_limit, without_rights
 from adapters.localai_warming import WarmUp
+from adapters.probes.localai_resources import reading_of
 from contracts.config import NodeConfig
 from contracts.errors import Busy, Permanent, Transient
 from contracts.ids import ModelId
@@ -66,6 +67,7 @@ class LocalAIServer:
         unload_timeout_s: float = 45.0,
     ) -> None:
         self._calls = LocalAICalls(config, clock)
+        self._clock = clock
         self._node = config.node
         self._call_timeout_s = call_timeout_s
         self._load_timeout_s = load_timeout_s
@@ -108,10 +110,7 @@ class LocalAIServer:
 
     async def aliases(self) -> Mapping[str, ModelId]:
         """Target by alias; empty where this LocalAI does not tell (its UI is off)."""
-        answer = await self._call("GET", "/api/aliases")
-        if answer.status == 404:
-            return {}
-        self._raise_for(answer, "GET /api/aliases")
+        answer = await self._optional_answer("/api/aliases")
         return {
             str(entry["name"]): ModelId(str(entry["target"]))
             for entry in objects(answer.body)
@@ -238,6 +237,7 @@ class LocalAIServer:
             memory_total_bytes=total_bytes,
             memory_used_bytes=None if total_bytes is None else count(memory.get("used_memory")),
             model_limit=model_limit(settings),
+            reading=reading_of(resources, self._clock.now_s()) if resources else None,
         )
 
     async def started_at_s(self) -> float | None:
@@ -262,7 +262,7 @@ class LocalAIServer:
             LocalAI has no such model.
         """
         answer = await self._call("POST", "/api/models/vram-estimate", {"model": model})
-        if answer.status == 404:
+        if answer.status in ABSENT | REFUSED:
             if "configuration not found" in answer.message:
                 raise Permanent(f"{self._node} has no model {model!r}")
             return None
@@ -271,10 +271,7 @@ class LocalAIServer:
 
     async def read_profile(self, model: ModelId) -> str | None:
         """The model's own YAML as it lies in LocalAI's folder; None where it has none."""
-        answer = await self._call("GET", f"/api/models/edit/{quote(model, safe='')}")
-        if answer.status == 404:
-            return None
-        self._raise_for(answer, f"configuration of {model}")
+        answer = await self._optional_answer(f"/api/models/edit/{quote(model, safe='')}")
         text = answer.object().get("config")
         return text if isinstance(text, str) else None
 
@@ -286,9 +283,9 @@ class LocalAIServer:
                 f"{model}: it loads with its first use"
             )
         answer = await self._send(request)
-        if answer.status == 404 and "not found" in answer.message.lower():
-            # Its kind was guessed wrong; that says nothing of the model.
-            raise Transient(f"{self._node}: no {request.path} to load {model} by")
+        if answer.status >= 400 and model in await self._listed():
+            # Its kind was guessed wrong, which its backend said once it was there.
+            return
         if answer.status >= 500:
             raise load_failure(answer)
         self._raise_for(answer, f"load of {model} by {request.path}")
@@ -342,13 +339,13 @@ class LocalAIServer:
         return answer.body
 
     async def _optional(self, path: str) -> Mapping[str, Any]:
-        """An answer that not every LocalAI gives; empty where it is missing."""
+        """An answer that not every LocalAI gives, or not to our key; empty where it does not."""
         return (await self._optional_answer(path)).object()
 
     async def _optional_answer(self, path: str) -> Answer:
         answer = await self._call("GET", path)
-        if answer.status == 404:
-            return Answer(status=404, body=None)
+        if answer.status in ABSENT | REFUSED:
+            return Answer(status=answer.status, body=None)
         self._raise_for(answer, f"GET {path}")
         return answer
 

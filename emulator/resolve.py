@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from email.message import Message
 from typing import Any
 
 from emulator.context import Emulator
 from emulator.errors import send_echo_error, send_error
+from emulator.failures import failure_of
 from emulator.http import Reply, Request, read_json
+from emulator.instance import Refusal
 
 DEFAULT_NAME = "gpt-4o"
 """What some endpoints ask for when nothing else is there; few servers have it."""
@@ -74,8 +77,7 @@ async def resolve_model(
         await send_error(reply, 403, message, "model_disabled")
         return None
     if model is not None and model.strict and not _may(model.usecases, usecase):
-        message = f"rpc error: code = Unimplemented desc = {usecase} is not supported"
-        await send_error(reply, 500, message)
+        await _refuse_use(app, reply, model.name, usecase)
         return None
     if app.faults.take("error_500", app.catalog.resolve(name)) is not None:
         await send_error(reply, 500, "emulated failure")
@@ -85,6 +87,17 @@ async def resolve_model(
 
 def _may(usecases: tuple[str, ...], usecase: str) -> bool:
     return usecase in usecases or (usecase in _WORDS and not _WORDS.isdisjoint(usecases))
+
+
+async def _refuse_use(app: Emulator, reply: Reply, model: str, usecase: str) -> None:
+    """Only the backend knows that it cannot do that, so that it is loaded first."""
+    message = f"rpc error: code = Unimplemented desc = {usecase} is not supported"
+    try:
+        async with app.instance.serving(model, str(uuid.uuid4())):
+            pass
+    except Refusal as refusal:
+        message = failure_of(refusal, model, configured=True).message
+    await send_error(reply, 500, message)
 
 
 async def refuse_form(request: Request, reply: Reply) -> bool:

@@ -159,3 +159,18 @@ async def test_cancelling_a_load_kills_it_and_it_cools_down(subject):
 
 async def test_its_own_estimate(subject):
     assert await subject.server.estimate_footprint_bytes(A) == 100 * MIB
+
+
+async def test_a_resident_model_is_warmed_without_another_load(subject):
+    await subject.server.load(A)
+    assert await subject.server.warm(A) is True
+    assert subject.loads_begun(A) == 1
+    assert await subject.server.is_busy(A) is False
+
+
+async def test_it_tells_when_it_began_and_what_it_is(subject):
+    began_s = await subject.server.started_at_s()
+    assert began_s is not None
+    assert await subject.server.started_at_s() == began_s
+    facts = await subject.server.facts()
+    assert await subject.server.facts(fresh=True) == facts
