@@ -1,21 +1,16 @@
-"""What maintenance has found out, in Redis: a hash of backtests and one of profiles."""
+"""What maintenance has found out, in Redis: a hash of the newest backtests."""
 # ruff: noqa: D102 - the port says what each method does
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import msgspec
 import redis.asyncio
 
 from adapters.redis_client import KEY_PREFIX, check_replies, mapped_errors
-from contracts.ids import ModelId
-from contracts.insights import MAX_PROFILES, MAX_TABLES, BacktestReport, MeasuredProfile
+from contracts.insights import MAX_TABLES, BacktestReport
 
 _BACKTESTS = KEY_PREFIX + "backtests"
-_PROFILES = KEY_PREFIX + "profiles"
 _REPORT = msgspec.json.Decoder(BacktestReport)
-_ALL_PROFILES = msgspec.json.Decoder(tuple[MeasuredProfile, ...])
 
 
 class RedisInsightStore:
@@ -38,21 +33,6 @@ class RedisInsightStore:
     async def backtests(self) -> tuple[BacktestReport, ...]:
         with mapped_errors("read backtests"):
             return tuple(sorted(await self._read(), key=_age, reverse=True))
-
-    async def put_profiles(self, profiles: Mapping[ModelId, MeasuredProfile]) -> None:
-        some = tuple(profiles.values())[:MAX_PROFILES]
-        with mapped_errors("store profiles"):
-            await self._client.set(_PROFILES, msgspec.json.encode(some))
-
-    async def profiles(self) -> Mapping[ModelId, MeasuredProfile]:
-        with mapped_errors("read profiles"):
-            data = await self._client.get(_PROFILES)
-        try:
-            found = _ALL_PROFILES.decode(data or b"[]")
-        except msgspec.MsgspecError:
-            self.skipped += 1
-            return {}
-        return {profile.model: profile for profile in found}
 
     async def _read(self) -> list[BacktestReport]:
         found = []

@@ -1,8 +1,7 @@
-"""What maintenance has found out: backtests, the champion, and what models really take."""
+"""What maintenance has found out: backtests, whose forecasts are published, and when it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +13,6 @@ BOOSTED = "boosted"
 MAX_TABLES = 20
 """Newest backtests that are kept, one for each workload."""
 MAX_SCORED_MODELS = 200
-MAX_PROFILES = 5000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,32 +80,6 @@ class BacktestReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredProfile:
-    """What a model took over the last days, by the log; None: not seen.
-
-    Attributes
-    ----------
-    load_p50_s, load_p95_s : float or None
-        From order to loaded.
-    footprint_bytes : int or None
-        The largest that was measured.
-    ttft_p50_s, service_p50_s, tokens_per_s : float or None
-        Medians of its requests.
-    """
-
-    model: ModelId
-    measured_at_s: float
-    requests: int
-    loads: int
-    load_p50_s: float | None
-    load_p95_s: float | None
-    footprint_bytes: int | None
-    ttft_p50_s: float | None
-    service_p50_s: float | None
-    tokens_per_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NextRun:
     """A chore of maintenance and when it is due; None: never again by its cron line."""
 
@@ -120,7 +92,7 @@ class NextRun:
 
 
 class InsightStore(Protocol):
-    """The newest of each, for those who show it."""
+    """The newest backtests, for those who show them."""
 
     async def put_backtest(self, report: BacktestReport) -> None:
         """Keep it in place of the one before; beyond ``MAX_TABLES`` the oldest goes."""
@@ -129,12 +101,6 @@ class InsightStore(Protocol):
     async def backtests(self) -> tuple[BacktestReport, ...]:
         """The newest first."""
         ...
-
-    async def put_profiles(self, profiles: Mapping[ModelId, MeasuredProfile]) -> None:
-        """In place of all there were."""
-        ...
-
-    async def profiles(self) -> Mapping[ModelId, MeasuredProfile]: ...  # noqa: D102 - by its name
 
 
 class ChampionStore(Protocol):

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from contracts.ids import ModelId
-from contracts.insights import MAX_PROFILES, MAX_TABLES, BacktestReport, MeasuredProfile
+from contracts.insights import MAX_TABLES, BacktestReport
 from simulator.memory_streams import Faulty
 
 
@@ -15,7 +12,6 @@ class MemoryInsightStore(Faulty):
 
     def __init__(self) -> None:
         self._reports: dict[str, BacktestReport] = {}
-        self._profiles: dict[ModelId, MeasuredProfile] = {}
 
     async def put_backtest(self, report: BacktestReport) -> None:
         self._check()
@@ -26,14 +22,6 @@ class MemoryInsightStore(Faulty):
     async def backtests(self) -> tuple[BacktestReport, ...]:
         self._check()
         return self._newest()
-
-    async def put_profiles(self, profiles: Mapping[ModelId, MeasuredProfile]) -> None:
-        self._check()
-        self._profiles = dict(list(profiles.items())[:MAX_PROFILES])
-
-    async def profiles(self) -> Mapping[ModelId, MeasuredProfile]:
-        self._check()
-        return dict(self._profiles)
 
     def _newest(self) -> tuple[BacktestReport, ...]:
         ordered = sorted(self._reports.values(), key=lambda r: (r.made_at_s, r.workload))

@@ -1,4 +1,4 @@
-"""Backtests, profiles and the champion: in memory as in Redis and on disk."""
+"""Backtests and the champion: in memory as in Redis and on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from contracts.insights import (
     BacktestReport,
     BacktestScore,
     InsightStore,
-    MeasuredProfile,
     ModelScore,
 )
 from simulator.memory_insights import MemoryChampionStore, MemoryInsightStore
@@ -44,18 +43,6 @@ REPORT = BacktestReport(
     scores=(SCORE,),
     by_model=(ModelScore(model=ModelId("a"), mixture=0.5, boosted=None),),
 )
-PROFILE = MeasuredProfile(
-    model=ModelId("a"),
-    measured_at_s=1000.0,
-    requests=10,
-    loads=2,
-    load_p50_s=3.0,
-    load_p95_s=4.0,
-    footprint_bytes=None,
-    ttft_p50_s=0.2,
-    service_p50_s=1.0,
-    tokens_per_s=None,
-)
 
 
 @pytest.fixture
@@ -80,15 +67,6 @@ async def test_only_so_many_backtests_are_kept(store):
     assert kept == [f"w{number:02}" for number in reversed(range(3, MAX_TABLES + 3))]
 
 
-async def test_profiles_take_the_place_of_those_before(store):
-    assert await store.profiles() == {}
-    await store.put_profiles({PROFILE.model: PROFILE})
-    assert await store.profiles() == {PROFILE.model: PROFILE}
-    other = replace(PROFILE, model=ModelId("b"))
-    await store.put_profiles({other.model: other})
-    assert await store.profiles() == {other.model: other}
-
-
 async def test_what_cannot_be_read_counts_as_nothing(backend, store):
     if backend.client is None:
         store.fault = Transient("away")
@@ -97,10 +75,8 @@ async def test_what_cannot_be_read_counts_as_nothing(backend, store):
         return
     await store.put_backtest(REPORT)
     await backend.client.hset("headstart:backtests", "other", b'{"workload": 3}')
-    await backend.client.set("headstart:profiles", b"nonsense")
     assert await store.backtests() == (REPORT,)
-    assert await store.profiles() == {}
-    assert store.skipped == 2
+    assert store.skipped == 1
 
 
 @pytest.fixture(params=["memory", "disk"])
