@@ -37,6 +37,7 @@ def observers(
             emit=lookout.emit,
             listed=listed,
             declared=ports.declared,
+            sight=ports.sights.get(node),
         )
         for node, server in ports.servers.items()
     }

@@ -15,6 +15,7 @@ from contracts.ids import ModelId, NodeId
 from contracts.node_facts import Access, NodeFacts, NodeWarning
 from contracts.ports import Clock, ModelServer
 from controller.ports import DeclaredProfile, nothing_declared
+from controller.sight import Sight
 from controller.stamps import Stamp
 
 _log = structlog.get_logger("headstart.controller")
@@ -49,6 +50,7 @@ class Observer:
         emit: Callable[[AnyEvent], None],
         listed: Callable[[Catalogue], None],
         declared: DeclaredProfile = nothing_declared,
+        sight: Sight | None = None,
     ) -> None:
         self._node = node
         self._server = server
@@ -58,6 +60,7 @@ class Observer:
         self._emit = emit
         self._listed = listed
         self._declared = declared
+        self._sight = Sight(node, clock=clock) if sight is None else sight
         self._footprints: dict[ModelId, int | None] = {}
         self._profiles: dict[ModelId, ModelProfile | None] = {}
         self._lost = False
@@ -72,13 +75,18 @@ class Observer:
         """Poll at once: a gateway asked for a model that is not in the catalogue."""
         self._nudged.set()
 
+    async def look(self) -> None:
+        """Poll now; what was found has been told when this returns."""
+        await self._look(catalogue_due=False, fresh=True)
+
     async def run(self) -> None:
         """Look, wait, look again. A fault is logged when it begins and when it ends."""
         polls = 0
         while True:
-            catalogue_due = polls % CATALOGUE_EVERY == 0 or self._nudged.is_set()
+            nudged = self._nudged.is_set()
+            catalogue_due = polls % CATALOGUE_EVERY == 0 or nudged
             self._nudged.clear()
-            if await self._look(catalogue_due=catalogue_due):
+            if await self._look(catalogue_due=catalogue_due, fresh=nudged):
                 polls += 1
             else:
                 polls = 0  # read the list anew once it is back
@@ -88,7 +96,7 @@ class Observer:
             except TimeoutError:
                 pass
 
-    async def _look(self, *, catalogue_due: bool) -> bool:
+    async def _look(self, *, catalogue_due: bool, fresh: bool) -> bool:
         stamp = self._stamp()
         try:
             if catalogue_due:
@@ -105,15 +113,18 @@ class Observer:
             _log.info("node_back", node=self._node)
         self._lost = False
         self._resident = report.resident
+        found = await self._sight.of(report, fresh=fresh)
         self._emit(
             NodeObserved(
                 **stamp,
                 node=self._node,
                 resident=report.resident,
                 busy=(),
-                memory_total_bytes=report.memory_total_bytes,
-                memory_used_bytes=report.memory_used_bytes,
+                memory_total_bytes=found.memory_total_bytes,
+                memory_used_bytes=found.memory_used_bytes,
                 model_limit=report.model_limit,
+                used_by_others_bytes=found.used_by_others_bytes,
+                reading=found.reading,
                 restarted=restarted,
             )
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 from contracts.config import ModelProfile
 from contracts.ids import ModelId, NodeId
@@ -17,8 +17,11 @@ from contracts.ports import (
     Lease,
     Mailbox,
     ModelServer,
+    ProfileStore,
     SnapshotStore,
 )
+from contracts.variants import ModelFiles
+from controller.sight import Sight
 
 DeclaredProfile = Callable[[NodeId, ModelId], Awaitable[ModelProfile | None]]
 """Reads what a model's own file on a node declares for us; None: nothing."""
@@ -44,3 +47,10 @@ class Ports:
     lease: Lease
     servers: Mapping[NodeId, ModelServer]
     declared: DeclaredProfile = nothing_declared
+    model_files: Mapping[NodeId, ModelFiles] = field(default_factory=dict)
+    """Where variants are made; on a node that is left out none is."""
+    weights_found: Callable[[], Collection[str]] = tuple
+    """Names of weights in the models folders, as far as they can be looked at."""
+    profiles: ProfileStore | None = None
+    sights: Mapping[NodeId, Sight] = field(default_factory=dict)
+    """Who sees the machines of nodes; of those that are left out LocalAI alone tells."""

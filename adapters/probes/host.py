@@ -53,8 +53,8 @@ class HostProbe:
     bounded_pid : callable
         Whose control group bounds what is told; None: this process's own.
     bounded : bool
-        Whether any does. Not where LocalAI is in another container than we: our own limit says
-        nothing about it then.
+        Whether our own does. Not where LocalAI is in another container than we: it says nothing
+        about that one.
     proc, cgroup : Path
         Where the kernel tells of processes and pressure, and of control groups.
     real_s : callable
@@ -87,8 +87,9 @@ class HostProbe:
     def read(self, now_s: float) -> ProbeReading:
         """What the host says now; a rate needs two looks."""
         limits = GroupLimits()
-        if self._bounded:
-            limits = limits_of(self._bounded_pid(), proc=self._proc, root=self._cgroup)
+        pid = self._bounded_pid()
+        if self._bounded or pid is not None:
+            limits = limits_of(pid, proc=self._proc, root=self._cgroup)
         if self._pace.due(now_s):
             self._slow = self._read_slowly()
         return ProbeReading(
