@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from adapters.key_hash import KEY_HASH_PREFIX, digest_of
+from adapters.settings_scaling import scaling_config
 from adapters.settings_schema import Document, Model, ModelTimeouts
 from adapters.settings_types import MIB
 from adapters.settings_variants import ladder_options, ladders
@@ -243,6 +244,31 @@ def controller_config(
         preload=preload,
         ladders=ladders(document),
         ladder_options=ladder_options(document),
+        scaling=scaling_config(document.autoscaling, document.compose_scaler),
+    )
+
+
+def monitoring_config(document: Document) -> MonitoringConfig:
+    """How the machine is looked at."""
+    monitoring = document.resource_monitoring
+    return MonitoringConfig(
+        interval_s=monitoring.interval_seconds,
+        gpu_metrics=monitoring.gpu_metrics,
+        cpu_metrics=monitoring.cpu_metrics,
+        probes=monitoring.probes,
+        gpus=",".join(monitoring.gpus) or None,
+    )
+
+
+def strain_config(document: Document) -> StrainConfig:
+    """From where on prefetches and batches wait."""
+    monitoring = document.resource_monitoring
+    return StrainConfig(
+        gpu_ratio=monitoring.gpu_utilization_threshold,
+        cpu_ratio=monitoring.cpu_utilization_threshold,
+        vram_ratio=monitoring.vram_usage_threshold,
+        load_window_s=monitoring.model_load_latency_window,
+        percentile=monitoring.inference_latency_percentile,
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator
 
 from adapters.settings_groups import ResourceGroup, Schedule
 from adapters.settings_queue import MAX_WAITING, QueueSection
+from adapters.settings_scaling import AutoscalingTarget, ComposeHelper
 from adapters.settings_services import Control, Gateway, LocalAI, Logging, Predictor, Redis, Workers
 from adapters.settings_variants import VariantEntry
 from adapters.settings_types import (
@@ -390,6 +391,12 @@ class Document(Section):
         default=(),
         allowed="a list of schedules with a cron line",
     )
+    autoscaling: Annotated[Mapping[Text, AutoscalingTarget], AfterValidator(_read_only)] = setting(
+        "What there may be more or fewer of, by name.",
+        default={},
+        allowed="a mapping of target names",
+    )
+    compose_scaler: ComposeHelper = setting("Who scales compose services.", default=ComposeHelper())
     predictor: Predictor = setting("Forecasts.", default=Predictor())
     workers: Workers = setting("Batches and background jobs.", default=Workers())
     logging: Logging = setting("Logs.", default=Logging())

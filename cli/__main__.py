@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "config": ("cli.config", "Check and show the configuration."),
     "keys": ("cli.keys", "Make keys for callers of the gateway."),
     "jobs": ("cli.jobs", "See, cancel and retry background jobs and batches."),
+    "compose-scaler": ("cli.compose_scaler", "Start and stop containers for the controller."),
     "demo": ("cli.demo", "See forecasts at work, with an emulated LocalAI."),
     "emulate": ("cli.emulate", "Run an emulated LocalAI."),
     "replay": ("cli.replay", "Send a recorded trace through a whole stack."),

@@ -10,6 +10,7 @@ from contracts.events import PriorityClass
 from contracts.groups import Groups
 from contracts.ids import ModelId, NodeId
 from contracts.modalities import Modality
+from contracts.scaling import ScalingConfig
 from contracts.variants import Fallback, Ladder, LadderOptions
 
 
@@ -489,6 +490,7 @@ class ControllerConfig:
     preload: bool | tuple[ModelId, ...] = True
     """What LocalAI's model files mark with ``preload``: all of it, nothing, or these alone."""
     monitoring: MonitoringConfig = field(default_factory=MonitoringConfig)
+    scaling: ScalingConfig = field(default_factory=ScalingConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,15 @@ class ScalingTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingConfig:
+    """What is scaled, and where the helper for compose services listens."""
+
+    targets: tuple[ScalingTarget, ...] = ()
+    compose_url: str | None = None
+    compose_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
     """What there is. ``wanted``: what was asked for last, by whoever; None: not told."""
 

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 import structlog
 
 from adapters.clock import ScaledClock
+from adapters.compose_scaler import ComposeScaler
 from adapters.config_files import ConfigReload
 from adapters.localai import LocalAIServer
+from adapters.localai_calls import LocalAICalls
 from adapters.localai_fleet import readdress
+from adapters.localai_replicas import LocalAIReplicas
 from adapters.log_setup import configure_logging
 from adapters.model_profiles import parse_scheduling_profile
 from adapters.process_signals import on_signals
@@ -24,15 +27,18 @@ from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_lease import RedisLease
 from adapters.redis_mailbox import to_controller, to_gateways
+from adapters.redis_scaling import RedisScalingStore
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
 from contracts.config import ModelProfile, is_same_fleet
 from contracts.errors import Invalid
 from contracts.ids import ModelId, NodeId
+from contracts.scaling import Scaler, ScalerKind, ScalingConfig
 from controller.loop import ControlLoop
 from controller.policies.registry import policy_named
 from controller.ports import DeclaredProfile, Ports
+from controller.scaling.autoscaler import Autoscaler, ScalingPorts
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -40,6 +46,7 @@ BAD_CONFIGURATION = 2
 
 APPLIED = (
     ("scheduler",),
+    ("autoscaling",),
     ("optimization",),
     ("memory",),
     ("models",),
@@ -52,6 +59,7 @@ ON_RESTART = (
     ("scheduler", "lease_seconds"),
     ("scheduler", "poll_seconds"),
     ("resource_monitoring", "interval_seconds"),
+    ("compose_scaler",),
     ("redis",),
 )
 """Settings that it reads at its start alone."""
@@ -98,7 +106,21 @@ async def serve(settings: Settings) -> None:
         ),
         config,
     )
+    replicas = LocalAICalls(config.nodes[0], clock)
+    autoscaler = Autoscaler(
+        config.scaling.targets,
+        ScalingPorts(
+            clock=clock,
+            snapshots=RedisSnapshotStore(client),
+            forecasts=RedisForecastStore(client),
+            journal=RedisDecisionJournal(client),
+            store=RedisScalingStore(client),
+            scalers=scalers_of(config.scaling, replicas),
+        ),
+        leads=loop.leads,
+    )
     running = asyncio.create_task(loop.run())
+    scaling = asyncio.create_task(autoscaler.run())
     running_nodes = config.nodes
 
     def apply(before: Settings, after: Settings) -> Changes:
@@ -108,6 +130,7 @@ async def serve(settings: Settings) -> None:
         if is_same:
             readdress(servers, config.nodes)
         loop.reconfigure(config)
+        autoscaler.reconfigure(config.scaling.targets)
         configure_logging("controller", json=after.log_json, level=after.log_level)
         return changes_for(
             before,
@@ -126,10 +149,23 @@ async def serve(settings: Settings) -> None:
         _log.info("controller_stopping")
     finally:
         watching.cancel()
+        scaling.cancel()
         await loop.release()
+        await replicas.close()
         for server in servers.values():
             await server.close()
         await client.aclose()
+
+
+def scalers_of(config: ScalingConfig, localai: LocalAICalls) -> dict[ScalerKind, Scaler]:
+    """Who carries orders out, of those that are set up."""
+    scalers: dict[ScalerKind, Scaler] = {ScalerKind.LOCALAI: LocalAIReplicas(localai)}
+    if config.compose_url is not None:
+        scalers[ScalerKind.COMPOSE] = ComposeScaler(config.compose_url, config.compose_token)
+    wanting = [t.name for t in config.targets if t.kind is ScalerKind.COMPOSE]
+    if wanting and config.compose_url is None:
+        raise Invalid(f"autoscaling.{wanting[0]}.scaler: compose needs compose_scaler.url")
+    return scalers
 
 
 def _checked(settings: Settings) -> Settings:

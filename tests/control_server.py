@@ -19,6 +19,7 @@ from contracts.config import ControlConfig, GatewayConfig
 from contracts.errors import Invalid
 from simulator.memory_batches import MemoryBatchStore, MemoryFileStore
 from simulator.memory_jobs import MemoryJobResults
+from simulator.memory_scaling import MemoryScalingStore
 from tests.browser.lively import KINDS, Kind, Lively
 
 T = TypeVar("T")
@@ -105,11 +106,13 @@ class RunningControl:
         self.lively = Lively(clock, kinds=self.kinds)
         past = await self.lively.seed(minutes=self.minutes) if self.seeded else ()
         self.files, self.batches = MemoryFileStore(), MemoryBatchStore()
+        self.scaling = MemoryScalingStore()
         ports = replace(
             self.lively.ports(),
             files=self.files,
             batches=self.batches,
             results=MemoryJobResults(),
+            scaling=self.scaling,
             check_webhook=_takes_https,
         )
         if not self.jobs:

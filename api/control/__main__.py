@@ -21,6 +21,7 @@ from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_job_results import RedisJobResults
 from adapters.redis_mailbox import to_controller
+from adapters.redis_scaling import RedisScalingStore
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.rq_queue import RqJobQueue, connect_blocking
 from adapters.settings import Settings, load_settings
@@ -77,9 +78,11 @@ async def serve(settings: Settings, redis_url: str) -> None:
             check_webhook=partial(check_webhook, allow_private=workers.webhooks_to_private),
             files=open_file_store(workers, settings.data_dir),
             batches=RedisBatchStore(client),
+            scaling=RedisScalingStore(client),
         ),
         clock,
         gateway=settings.gateway_config(),
+        max_workers=workers.max_processes,
         default_target_s=settings.controller_config().planner.default_target_s,
         settings_in_force=lambda: [
             (entry.key, entry.value, entry.origin) for entry in entries(in_force[0])

@@ -16,6 +16,7 @@ from api.control.pages import page_router
 from api.control.ports import ControlPorts
 from api.control.room import ControlRoom, SettingsInForce
 from api.control.routes import (
+    autoscale,
     background,
     batches,
     comparisons,
@@ -40,7 +41,7 @@ from api.control.routes import (
 )
 from api.control.schemas import ErrorBody
 from api.control.users import Users
-from contracts.config import ControlConfig, GatewayConfig, PlannerConfig
+from contracts.config import ControlConfig, GatewayConfig, PlannerConfig, WorkersConfig
 from contracts.ports import Clock
 
 VERSION = "1"
@@ -67,6 +68,7 @@ def create_app(
     gateway: GatewayConfig | None = None,
     default_target_s: float = PlannerConfig().default_target_s,
     settings_in_force: SettingsInForce = tuple,
+    max_workers: int = WorkersConfig().max_processes,
 ) -> FastAPI:
     """The whole control API; nothing is read or started before its lifespan begins.
 
@@ -78,6 +80,8 @@ def create_app(
         The latency target that requests of models without one of their own are judged by.
     settings_in_force : callable, optional
         Each key with its value, secrets hidden, and its origin; for ``/v1/settings``.
+    max_workers : int
+        Processes that one queue of jobs may get; for ``/v1/autoscale``.
     """
     users = Users(gateway or GatewayConfig(), config)
     room = ControlRoom(
@@ -87,6 +91,7 @@ def create_app(
         users=users,
         default_target_s=default_target_s,
         settings=settings_in_force,
+        max_workers=max_workers,
     )
 
     @asynccontextmanager
@@ -119,6 +124,7 @@ def create_app(
         decisions,
         mode,
         queues,
+        autoscale,
         nodes,
         comparisons,
         policies,

@@ -18,6 +18,7 @@ from contracts.ports import (
     Mailbox,
     SnapshotStore,
 )
+from contracts.scaling import ScalingStore
 
 
 def _no_webhooks(_url: str) -> None:
@@ -38,4 +39,5 @@ class ControlPorts:
     results: JobResults | None = None
     files: FileStore | None = None
     batches: BatchStore | None = None
+    scaling: ScalingStore | None = None
     check_webhook: Callable[[str], None] = _no_webhooks

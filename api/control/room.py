@@ -46,6 +46,7 @@ class ControlRoom:
         users: Users,
         default_target_s: float,
         settings: SettingsInForce = tuple,
+        max_workers: int = 1,
     ) -> None:
         self.config = config
         self.ports = ports
@@ -55,6 +56,7 @@ class ControlRoom:
         self.stale_after_s = max(STALE_AFTER_S, 5.0 * clock.scale)
         self.board = Board(default_target_s=default_target_s)
         self.settings = settings
+        self.max_workers = max_workers
         self.source = f"control-{secrets.token_hex(4)}"
         self._events_made = itertools.count(1)
         self.feed = EventFeed(boot=secrets.token_hex(4))
