@@ -32,6 +32,7 @@ from contracts.events import (
 from contracts.ids import ModelId, NodeId
 from contracts.memory import FootprintSource
 from contracts.plan import LoadModel, Plan, UnloadModel
+from contracts.reasons import Reason
 from contracts.world import (
     ModelStatus,
     NodeStatus,
@@ -143,6 +144,9 @@ def commit(world: WorldSnapshot, plan: Plan) -> WorldSnapshot:
         match action:
             case UnloadModel() if _is_home(world, action.model, action.node):
                 world = _step(world, action.model, Step.DRAIN, plan.made_at_s)
+                if action.reason is Reason.OTHERS_NEED and action.model in world.models:
+                    status = world.models[action.model]
+                    world = with_model(world, replace(status, yielded=status.yielded + 1))
             case LoadModel():
                 world = _load_started(world, action.model, action.cause, plan.made_at_s)
             case _:
@@ -176,6 +180,7 @@ def _load_started(
             residency=Residency.LOADING,
             residency_since_s=at_s,
             load_cause=cause,
+            yielded=status.yielded if cause is LoadCause.PREFETCH else 0,
             used_since_load=status.waiting > 0,
             cooldown_until_s=None,
         ),

@@ -17,12 +17,13 @@ from contracts.config import ControllerConfig
 from contracts.errors import Transient
 from contracts.events import AnyEvent, RequestDispatched, UnloadCause
 from contracts.forecasts import ModelForecast
-from contracts.ids import ModelId, NodeId
+from contracts.ids import ModelId
 from contracts.messages import (
     GatewayBeat,
     GhostSeen,
     LoadRequested,
     LoadWanted,
+    ProfileForgotten,
     SettingsChanged,
     ToController,
     UnloadRequested,
@@ -35,20 +36,22 @@ from controller.beats import drop_gateway, fold_beat, unheard_sources, with_pree
 from controller.bulletin import Bulletin
 from controller.catalogue import (
     declared_slas,
-    merged_profiles,
     on_nodes,
     with_catalogue,
     with_controls,
     with_load_request,
     with_unload_request,
 )
+from controller.catalogues import Catalogues
 from controller.copies import Copy, copies_in_the_way, copies_of, copies_plan
 from controller.demand import is_waited_for
 from controller.fold import commit, fold
-from controller.following import RETRY_S, follow
+from controller.following import follow, follow_log, patiently
 from controller.ghosts import ghost_plan
 from controller.homes import decided, rehomed
+from controller.ladder_book import LadderBook
 from controller.lookout import Lookout, observers
+from controller.memory_desk import MemoryDesk
 from controller.observer import Catalogue
 from controller.open_requests import fold_wanted
 from controller.outbox import Outbox
@@ -60,7 +63,7 @@ from controller.referee import Referee
 from controller.roster import Roster, gone_after_s
 from controller.routes import is_news, load_answer, routing_table
 from controller.scoreboard import Scoreboard
-from controller.stamps import Stamp
+from controller.stamps import Stamps
 from controller.takeover import orphaned
 
 _log = structlog.get_logger("headstart.controller")
@@ -94,16 +97,15 @@ class Leader:
         self._world = WorldSnapshot(taken_at_s=ports.clock.now_s())
         self._state = PlannerState(sequence=token * TOKEN_STRIDE)
         self._forecasts: dict[ModelId, ModelForecast] = {}
-        self._catalogues: dict[NodeId, Catalogue] = {}
+        self._catalogues = Catalogues(config.nodes)
         self._profiles = dict(config.profiles)
-        self._accelerators = {node.node: node.accelerator for node in config.nodes}
         self._roster = Roster()
         self._hearing_since_s: float | None = None
         self._heard_s = 0.0
         self._asked: set[ModelId] = set()
         self._table: RoutingTable | None = None
         self._wake = asyncio.Event()
-        self._events = 0
+        self._stamp = Stamps(owner, token, ports.clock)
         self._scores = Scoreboard()
         self._referee = Referee()
         self._times = PlanTimes(ports.clock)
@@ -111,6 +113,13 @@ class Leader:
         self._bulletin = Bulletin(ports.snapshots, self._outbox, config)
         # Gateways wait for what they are told; it never queues behind records.
         self._voice = Outbox(ports.clock)
+        self._memory = MemoryDesk(
+            clock=ports.clock,
+            store=ports.profiles,
+            world=lambda: self._world,
+            look=lambda node: self._observers[node].look(),
+            decided=self._record,
+        )
         self._reconciler = Reconciler(
             clock=ports.clock,
             servers=ports.servers,
@@ -120,7 +129,9 @@ class Leader:
             drains_changed=self._publish_table,
             leads=leads,
             is_waited_for=lambda model: is_waited_for(self._world, model),
+            memory=self._memory,
         )
+        self._ladders = LadderBook(config, ports, lambda: self._world.mode.orders and leads())
         lookout = Lookout(
             world=lambda: self._world, emit=self._emit, stamp=self._stamp, decided=self._record
         )
@@ -130,7 +141,7 @@ class Leader:
 
     async def run(self) -> None:
         """Lead until cancelled."""
-        await self._resume_patiently()
+        await patiently("resume_stalled", self._resume, self._clock)
         ports = self._ports
         async with asyncio.TaskGroup() as group:
             group.create_task(self._outbox.run())
@@ -141,24 +152,22 @@ class Leader:
             group.create_task(
                 follow("forecasts", ports.forecasts.updates, self._forecast, ports.clock)
             )
-            group.create_task(self._follow_events())
+            after, log = self._world.position, ports.events
+            group.create_task(
+                follow_log(log, self._logged, ports.clock, after=after, count=FOLD_AT_ONCE)
+            )
+            group.create_task(self._memory.run())
+            group.create_task(self._ladders.run(lambda node: self._observers[node].look_now()))
             group.create_task(self._publish_world())
             group.create_task(self._decide())
 
     async def close(self) -> None:
         """Give up what is ordered, and leave the world to the next leader, if there is none yet."""
         await self._reconciler.close()
+        await self._memory.flush()
         if self._leads():
             self._outbox.add(lambda: self._ports.snapshots.put_world(self._world))
         await self._outbox.flush()
-
-    async def _resume_patiently(self) -> None:
-        while True:
-            try:
-                return await self._resume()
-            except Transient as error:
-                _log.warning("resume_stalled", error=str(error))
-                await self._clock.sleep(RETRY_S)
 
     async def _resume(self) -> None:
         """The last leader's world and what came after it, without the orders that ended with it."""
@@ -171,6 +180,7 @@ class Leader:
             tally = world.prefetches
             self._state = replace(self._state, settled_used=tally.used, settled_wasted=tally.wasted)
         await self._catch_up()
+        await self._memory.resume()
         self._forecasts = dict(await ports.forecasts.get_all())
         await self._read_controls()
         preload = frozenset(name for name, profile in self._profiles.items() if profile.preload)
@@ -224,6 +234,7 @@ class Leader:
         now_s = max(self._world.taken_at_s, self._clock.now_s())
         self._world = replace(self._world, taken_at_s=now_s)
         self._find_homes()
+        self._world = self._ladders.prepared(self._world, self._config.planner)
         result = plan(
             world=self._world,
             forecasts=self._forecasts,
@@ -277,15 +288,22 @@ class Leader:
                     self._reconciler.heard(self._roster)
                 case GhostSeen():
                     self._clear_ghost(message)
-                case LoadRequested():
-                    self._world = with_load_request(self._world, message.model)
-                case UnloadRequested():
-                    self._world = with_unload_request(self._world, message.model)
-                    copies = copies_of(self._world, message.model)
-                    self._drop_copies(copies, UnloadCause.OPERATOR, Reason.OPERATOR)
+                case LoadRequested() | UnloadRequested():
+                    self._wish(message)
                 case SettingsChanged():
                     self._outbox.add(self._read_controls)
+                case ProfileForgotten():
+                    self._memory.forget(message.model)
         self._wake.set()
+
+    def _wish(self, wish: LoadRequested | UnloadRequested) -> None:
+        if isinstance(wish, LoadRequested):
+            self._world = with_load_request(self._world, wish.model)
+            return
+        self._world = with_unload_request(self._world, wish.model)
+        copies = copies_of(self._world, wish.model)
+        self._drop_copies(copies, UnloadCause.OPERATOR, Reason.OPERATOR)
+
 
     def _clear_ghost(self, seen: GhostSeen) -> None:
         result = ghost_plan(self._world, self._state, seen)
@@ -323,23 +341,12 @@ class Leader:
             self._forecasts[forecast.model] = forecast
         self._wake.set()
 
-    async def _follow_events(self) -> None:
-        async def receive(
-            after: str, *, block_s: float
-        ) -> tuple[str, tuple[tuple[str, AnyEvent], ...]]:
-            entries = await self._ports.events.read_after(
-                after, count=FOLD_AT_ONCE, block_s=block_s
-            )
-            place = entries[-1].entry_id if entries else after
-            return place, tuple((entry.entry_id, entry.value) for entry in entries)
-
-        await follow("events", receive, self._logged, self._clock, after=self._world.position)
-
     def _logged(self, entries: tuple[tuple[str, AnyEvent], ...]) -> None:
         """What others wrote; our own events were folded when they were made."""
         for entry_id, event in entries:
             if event.source != self._owner:
                 self._world = fold(self._world, event)
+                self._memory.heard(event)
             if isinstance(event, RequestDispatched):
                 self._scores = self._scores.dispatched(event, self._world, self._config.planner)
             self._referee.heard(event, self._world, self._forecasts, self._config.planner)
@@ -348,21 +355,22 @@ class Leader:
 
     def _emit(self, event: AnyEvent) -> None:
         self._world = fold(self._world, event)
+        self._memory.heard(event)
         self._outbox.add(lambda: self._ports.events.append((event,)))
         self._wake.set()
 
     def _listed(self, catalogue: Catalogue) -> None:
-        self._catalogues[catalogue.node] = catalogue
-        found = {name: p for c in self._catalogues.values() for name, p in c.profiles.items()}
-        self._profiles = merged_profiles(found, self._config.profiles)
+        self._profiles = self._catalogues.take(catalogue, self._config.profiles)
+        self._ladders.listed(catalogue.node, catalogue.models, self._profiles)
         self._world = with_catalogue(
-            self._world,
+            self._memory.configured(self._world, self._profiles),
             catalogue.node,
             catalogue.models,
             self._profiles,
             catalogue.footprints,
-            accelerator=self._accelerators.get(catalogue.node, ""),
+            accelerator=self._catalogues.accelerator(catalogue.node),
             facts=catalogue.facts,
+            measured=self._memory.measured(catalogue.node),
         )
         self._outbox.add(self._read_controls)
         self._wake.set()
@@ -394,8 +402,9 @@ class Leader:
             draining=self._reconciler.draining,
             preempting=self._reconciler.preempting,
             leaving=self._reconciler.leaving,
-            aliases={alias: m for c in self._catalogues.values() for alias, m in c.aliases.items()},
+            aliases=self._catalogues.aliases,
         )
+        table = self._ladders.shown(table, self._world, self._state)
         if not is_news(table, self._table):
             return
         self._table = table
@@ -408,11 +417,3 @@ class Leader:
             world = replace(self._world, queues=self._roster.queues(), planning=self._times.tally())
             judged = self._referee.figures(world, self._forecasts, self._config.planner)
             self._bulletin.post(world, self._forecasts, {**self._scores.figures(), **judged})
-
-    def _stamp(self) -> Stamp:
-        self._events += 1
-        return Stamp(
-            event_id=f"{self._owner}-{self._token}-{self._events}",
-            at_s=self._clock.now_s(),
-            source=self._owner,
-        )

@@ -32,6 +32,7 @@ from contracts.plan import LoadModel, Plan, UnloadModel
 from contracts.ports import Clock, ModelServer
 from controller.copies import Copy
 from controller.fold import LOAD_KIND, UNLOAD_KIND
+from controller.memory_desk import SEEN_NOTHING, Before, MemoryDesk, Seen, blind_desk
 from controller.roster import GONE_AFTER_S, DrainVerdict, Roster
 from controller.stamps import Stamp
 from controller.warmups import WarmUps
@@ -70,6 +71,8 @@ class Reconciler:
         Whether the lease is still ours.
     is_waited_for : callable
         Whether anybody still waits for a model: a busy one is not drained for nobody.
+    memory : MemoryDesk or None
+        Measures loads, and says when the memory of a stopped model is back; None: nobody does.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Reconciler:
         drains_changed: Callable[[], None],
         leads: Callable[[], bool],
         is_waited_for: Callable[[ModelId], bool] = lambda _model: True,
+        memory: MemoryDesk | None = None,
     ) -> None:
         self._clock = clock
         self._servers = servers
@@ -92,6 +96,8 @@ class Reconciler:
         self._drains_changed = drains_changed
         self._leads = leads
         self._is_waited_for = is_waited_for
+        self._memory = blind_desk(clock) if memory is None else memory
+        self._seen: dict[ModelId, Seen] = {}
         self._makes_room_for: dict[ModelId, ModelId] = {}
         self._roster = Roster()
         self._began_s = clock.monotonic_s()
@@ -187,6 +193,7 @@ class Reconciler:
         return await self._load(action)
 
     async def _load(self, action: LoadModel) -> bool:
+        before = self._memory.before(action.model, action.node)
         self._emit(
             ModelLoadStarted(
                 **self._stamp(), model=action.model, node=action.node, cause=action.cause
@@ -198,16 +205,19 @@ class Reconciler:
                 await self._servers[action.node].load(action.model)
         except TimeoutError:
             limit_s = self._config.load_timeout_s
-            self._load_failed(action, f"not loaded within {limit_s:g} s", None)
+            self._load_failed(action, f"not loaded within {limit_s:g} s", None, before)
             return False
         except HeadstartError as error:
             retry_after_s = error.retry_after_s if isinstance(error, Transient) else None
             if isinstance(error, Transient) and retry_after_s is None and not self._is_closed:
                 # LocalAI itself did not say so: it may be gone, and then another node is asked.
                 await self._look_whether_lost(action.node)
-            self._load_failed(action, str(error), retry_after_s)
+            self._load_failed(action, str(error), retry_after_s, before)
             return False
         took_s = self._clock.monotonic_s() - started_s
+        footprint_bytes, split = await self._memory.after_load(
+            action.model, action.node, before, took_s
+        )
         self._emit(
             ModelLoaded(
                 **self._stamp(),
@@ -215,7 +225,8 @@ class Reconciler:
                 node=action.node,
                 cause=action.cause,
                 load_s=took_s,
-                footprint_bytes=None,
+                footprint_bytes=footprint_bytes,
+                split=split,
             )
         )
         self._applied(action.action_id, LOAD_KIND, action.model, took_s)
@@ -245,12 +256,22 @@ class Reconciler:
         if obstacle is not None:
             self._given_up(action, UNLOAD_KIND, obstacle)
             return False
-        self._gone(action, UNLOAD_KIND, started_s)
-        return True
+        seen = self._seen.pop(action.model, SEEN_NOTHING)
+        self._gone(action, UNLOAD_KIND, started_s, seen)
+        return seen.is_back
 
-    def _gone(self, action: UnloadModel, kind: str, started_s: float) -> None:
+    def _gone(
+        self, action: UnloadModel, kind: str, started_s: float, seen: Seen = SEEN_NOTHING
+    ) -> None:
         self._emit(
-            ModelUnloaded(**self._stamp(), model=action.model, node=action.node, cause=action.cause)
+            ModelUnloaded(
+                **self._stamp(),
+                model=action.model,
+                node=action.node,
+                cause=action.cause,
+                memory_seen=seen.is_back,
+                freed_bytes=seen.freed_bytes,
+            )
         )
         took_s = self._clock.monotonic_s() - started_s
         self._applied(action.action_id, kind, action.model, took_s)
@@ -303,7 +324,13 @@ class Reconciler:
     async def _stop_drained(self, action: UnloadModel) -> Obstacle | None:
         if not await self._drained(action):
             return Obstacle("it is in use")
-        return await self._stop_idle(action)
+        model, node = action.model, action.node
+        async with self._memory.one_at_a_time(node):
+            before = await self._memory.before_stop(model, node)
+            obstacle = await self._stop_idle(action)
+            if obstacle is None:
+                self._seen[model] = await self._memory.after_stop(model, node, before)
+        return obstacle
 
     async def _stop_idle(self, action: UnloadModel) -> Obstacle | None:
         server = self._servers[action.node]
@@ -342,7 +369,9 @@ class Reconciler:
         wanted = self._makes_room_for.get(action.model)
         return action.drain_s is not None and (wanted is None or self._is_waited_for(wanted))
 
-    def _load_failed(self, action: LoadModel, error: str, retry_after_s: float | None) -> None:
+    def _load_failed(
+        self, action: LoadModel, error: str, retry_after_s: float | None, before: Before
+    ) -> None:
         self._emit(
             ModelLoadFailed(
                 **self._stamp(),
@@ -351,6 +380,7 @@ class Reconciler:
                 cause=action.cause,
                 error=error,
                 retry_after_s=retry_after_s,
+                free_bytes=before.free_bytes,
             )
         )
         _log.warning("model_load_failed", model=action.model, node=action.node, error=error)

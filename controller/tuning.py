@@ -15,6 +15,7 @@ class TunableLeader(Leader):
         self._reconciler.reconfigure(config)
         self._bulletin.reconfigure(config)
         # As if LocalAI had just listed its models: profiles, targets and pins follow from that.
-        for catalogue in tuple(self._catalogues.values()):
+        self._ladders.reconfigure(config)
+        for catalogue in self._catalogues.all:
             self._listed(catalogue)
         self._wake.set()
