@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from adapters.localai_warming import usecases_by_name, usecases_of
+from adapters.model_kinds import modality_of
+from adapters.model_weights import local_weights
 from adapters.settings_configs import profile_of
 from adapters.settings_merge import without_nulls
 from adapters.settings_problems import Problems, shown
 from adapters.settings_source import Source, read_yaml
 from adapters.settings_validation import validate
 from contracts.config import ModelProfile
+from contracts.ids import ModelId
+from contracts.modalities import Modality
 
 _PARALLEL = frozenset({"parallel", "n_parallel"})
 _MAX_SLOTS = 10_000
@@ -53,7 +58,20 @@ def parse_scheduling_profile(text: str | bytes, *, source: str = "model file") -
     problems.raise_if_any()
     assert document is not None
     profile = profile_of(str(name), document.models[str(name)])
-    return replace(profile, slots=own_slots(file.values)) if profile.slots is None else profile
+    return replace(
+        profile,
+        slots=own_slots(file.values) if profile.slots is None else profile.slots,
+        modality=own_modality(str(name), file.values),
+        weights=local_weights(file.values),
+        threads=_whole(file.values.get("threads")),
+        gpu_layers=_whole(file.values.get("gpu_layers")),
+    )
+
+
+def own_modality(name: str, config: Mapping[str, object]) -> Modality | None:
+    """What a model is asked for: as its file says, by its backend, or by its name."""
+    uses = usecases_of(config)
+    return modality_of(uses) or modality_of(usecases_by_name(ModelId(name)))
 
 
 def own_slots(config: Mapping[str, object]) -> int | None:
@@ -71,6 +89,12 @@ def own_slots(config: Mapping[str, object]) -> int | None:
         if name.strip() in _PARALLEL:
             told.append(_count(value.strip()))
     return min((count for count in told if count is not None), default=None)
+
+
+def _whole(value: object) -> int | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= _MAX_SLOTS else None
 
 
 def _count(value: object) -> int | None:

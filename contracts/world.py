@@ -90,6 +90,8 @@ class Warmth:
         What of them is in the page cache; None: we may not see it.
     is_warming : bool
         They are being read ahead.
+    warmed_at_s : float or None
+        When they were read ahead last; None: not since we look.
     """
 
     model: ModelId
@@ -97,6 +99,7 @@ class Warmth:
     cached_bytes: int | None = None
     seen_at_s: float = 0.0
     is_warming: bool = False
+    warmed_at_s: float | None = None
 
     @property
     def cached_ratio(self) -> float | None:
@@ -299,6 +302,8 @@ class NodeStatus:
         Figures of its machine, smoothed over some readings.
     strains : tuple of Strain
         Those of them that prefetches and batches wait for.
+    strained_at_s : float or None
+        When the newest reading that is in ``levels`` was taken.
     """
 
     node: NodeId
@@ -319,6 +324,7 @@ class NodeStatus:
     facts: NodeFacts | None = None
     levels: Mapping[Reason, float] = field(default_factory=dict)
     strains: tuple[Strain, ...] = ()
+    strained_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,19 @@ class Draft:
         changes = ordered and outcome is Outcome.CHANGE
         if not changes and self.last_said.get(subject) == (outcome, reason):
             return
+        self._record(subject, outcome, reason, evidence)
+
+    def note(self, subject: ModelId, reason: Reason, evidence: Evidence) -> None:
+        """Record a change that is beside what is said of the subject; not ordered, once."""
+        beside = f"{reason} {subject}"
+        self.said[beside] = (Outcome.CHANGE, reason)
+        if is_ordered(self.world) or beside not in self.last_said:
+            self._record(subject, Outcome.CHANGE, reason, evidence)
+
+    def _record(
+        self, subject: ModelId | NodeId, outcome: Outcome, reason: Reason, evidence: Evidence
+    ) -> None:
+        ordered = is_ordered(self.world)
         self.decisions.append(
             Decision(
                 policy=self.policy,

@@ -27,6 +27,8 @@ from controller.policies.registry import policy_named
 from controller.precedence import is_due
 from controller.precedence import moments_s as schedule_moments_s
 from controller.prefetching import prefetch
+from controller.pressure import come_back, give_way
+from controller.warm import warm
 from controller.wishes import idle_stand_ins
 
 __all__ = ["is_ordered", "plan"]
@@ -81,10 +83,13 @@ def plan(
 
 def _plan_node(draft: Draft, context: Context, policy: Policy) -> None:
     _operator_unloads(draft, context)
+    give_way(draft, context, policy)
     blocked = must_loads(draft, context, policy)
     if not blocked:
         _expire(draft, context, policy)
+        come_back(draft, context, policy)
         prefetch(draft, context, policy)
+    warm(draft, context)
 
 
 def _operator_unloads(draft: Draft, context: Context) -> None:
@@ -114,6 +119,9 @@ def _operator_unloads(draft: Draft, context: Context) -> None:
 
 
 def _expire(draft: Draft, context: Context, policy: Policy) -> None:
+    if draft.room(context.node, context.config, policy.model_limit(context)).loading:
+        # A backend that sizes itself by what is free fails when that grows under it.
+        return
     idle = idle_models(draft.world, draft.on_node(context.node))
     idle = tuple(status for status in idle if not is_due(draft.world, status))
     for victim in policy.expired(context, idle):

@@ -18,6 +18,7 @@ from simulator.memory_stores import (
     MemorySnapshotStore,
 )
 from simulator.memory_streams import MemoryDecisionJournal, MemoryEventLog, MemoryMailbox
+from simulator.memory_weights import MemoryWeightCache
 
 __all__ = [
     "MemoryControlStore",
@@ -33,6 +34,7 @@ __all__ = [
     "MemoryProbe",
     "MemorySnapshotStore",
     "MemoryTrimmable",
+    "MemoryWeightCache",
     "ServerCall",
     "VirtualClock",
 ]
