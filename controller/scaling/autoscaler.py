@@ -61,12 +61,10 @@ class Autoscaler:
         ports: ScalingPorts,
         *,
         leads: Callable[[], bool],
-        orders: Callable[[], bool] = lambda: True,
     ) -> None:
         self._targets = targets
         self._ports = ports
         self._leads = leads
-        self._orders = orders
         self._states: dict[str, ScalingState] = {}
         self._said: dict[str, tuple[int, Reason]] = {}
         self._faults: dict[str, str] = {}
@@ -111,7 +109,9 @@ class Autoscaler:
                 need = need_of(target, world, forecasts)
                 state = self._states[target.name]
                 scaling, state = rescaled(target, replicas, need, state, now_s)
-                scaling, self._states[target.name] = await self._carry_out(target, scaling, state)
+                if scaling.changed and not target.dry_run and world.mode.orders:
+                    scaling, state = await self._carry_out(target, scaling, state)
+                self._states[target.name] = state
                 await self._say(scaling)
             except HeadstartError as error:
                 self._tell_fault(target.name, error)
@@ -129,8 +129,6 @@ class Autoscaler:
     async def _carry_out(
         self, target: ScalingTarget, scaling: Scaling, state: ScalingState
     ) -> tuple[Scaling, ScalingState]:
-        if not scaling.changed or target.dry_run or not self._orders():
-            return scaling, state
         scaler = self._ports.scalers.get(target.kind)
         if scaler is not None:
             if not may_order(state, scaling.at_s):

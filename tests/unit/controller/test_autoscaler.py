@@ -12,7 +12,7 @@ from contracts.ids import ModelId, RequestId
 from contracts.plan import Outcome
 from contracts.reasons import Reason
 from contracts.scaling import ScalerKind, ScalingTarget
-from contracts.world import OpenRequest, WorldSnapshot
+from contracts.world import Mode, OpenRequest, WorldSnapshot
 from controller.scaling.autoscaler import Autoscaler, ScalingPorts
 from simulator.clock import VirtualClock
 from simulator.memory_ports import (
@@ -37,7 +37,7 @@ class Stage:
         self.store = MemoryScalingStore()
         self.scaler = MemoryScaler({"localai": 1})
         self.leads = True
-        self.orders = True
+        self.mode = Mode.ACTIVE
         self.autoscaler = Autoscaler(
             targets or (CHAT,),
             ScalingPorts(
@@ -49,7 +49,6 @@ class Stage:
                 scalers={ScalerKind.COMPOSE: self.scaler},
             ),
             leads=lambda: self.leads,
-            orders=lambda: self.orders,
         )
 
     async def look(self, requests: int, *, age_s: float = 0.0) -> None:
@@ -63,6 +62,7 @@ class Stage:
         )
         world = WorldSnapshot(
             taken_at_s=now_s - age_s,
+            mode=self.mode,
             requests={RequestId(str(n)): one for n in range(requests)},
         )
         await self.snapshots.put_world(world)
@@ -88,7 +88,7 @@ async def test_it_orders_what_is_needed_and_says_so_once():
 @pytest.mark.parametrize("held", ["dry run", "mode"])
 async def test_what_is_only_looked_at_is_said_and_not_ordered(held: str):
     stage = Stage(replace(CHAT, dry_run=held == "dry run"))
-    stage.orders = held != "mode"
+    stage.mode = Mode.OBSERVE if held == "mode" else Mode.ACTIVE
     await stage.look(2)
     await stage.look(2)
     assert stage.scaler.orders == []
