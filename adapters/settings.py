@@ -84,6 +84,13 @@ class Settings:
         return None if key is None else key.get_secret_value()
 
     @property
+    def model_folders(self) -> tuple[str, ...]:
+        """LocalAI's models folders, as far as they are mounted here."""
+        localai = self.document.localai
+        paths = (localai.models_path, *(backend.models_path for backend in localai.backends))
+        return tuple(path for path in paths if path is not None)
+
+    @property
     def active_by_default(self) -> bool:
         """Whether decisions are carried out where nobody has set a mode through the API."""
         return self.document.scheduler.mode != "observe"

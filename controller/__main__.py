@@ -17,9 +17,14 @@ from adapters.config_files import ConfigReload
 from adapters.localai import LocalAIServer
 from adapters.localai_calls import LocalAICalls
 from adapters.localai_fleet import readdress
+from adapters.localai_model_files import LocalAIModelFiles
 from adapters.localai_replicas import LocalAIReplicas
 from adapters.log_setup import configure_logging
+from adapters.model_folder import ModelFolders
 from adapters.model_profiles import parse_scheduling_profile
+from adapters.probes.registry import probe_for
+from adapters.probes.threaded import in_thread
+from adapters.probes.wiring import local_nodes, options_for
 from adapters.process_signals import on_signals
 from adapters.redis_client import connect
 from adapters.redis_decisions import RedisDecisionJournal
@@ -31,14 +36,16 @@ from adapters.redis_scaling import RedisScalingStore
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
-from contracts.config import ModelProfile, is_same_fleet
+from contracts.config import ControllerConfig, ModelProfile, is_same_fleet
 from contracts.errors import Invalid
 from contracts.ids import ModelId, NodeId
+from contracts.ports import Clock
 from contracts.scaling import Scaler, ScalerKind, ScalingConfig
 from controller.loop import ControlLoop
 from controller.policies.registry import policy_named
 from controller.ports import DeclaredProfile, Ports
 from controller.scaling.autoscaler import Autoscaler, ScalingPorts
+from controller.sight import Sight
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -51,6 +58,7 @@ APPLIED = (
     ("memory",),
     ("models",),
     ("workers", "batch_slots"),
+    ("resource_monitoring",),
     ("logging",),
 )
 """Settings that a running controller takes over."""
@@ -59,6 +67,10 @@ ON_RESTART = (
     ("scheduler", "lease_seconds"),
     ("scheduler", "poll_seconds"),
     ("resource_monitoring", "interval_seconds"),
+    ("resource_monitoring", "gpu_metrics"),
+    ("resource_monitoring", "cpu_metrics"),
+    ("resource_monitoring", "probes"),
+    ("resource_monitoring", "gpus"),
     ("compose_scaler",),
     ("redis",),
 )
@@ -88,6 +100,7 @@ async def serve(settings: Settings) -> None:
     clock = ScaledClock.from_environment(os.environ)
     client = connect(settings.redis_url or "")
     servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
+    files = {node.node: LocalAIModelFiles(node, clock) for node in config.nodes}
     owner = f"controller-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     loop = ControlLoop(
         owner,
@@ -103,6 +116,9 @@ async def serve(settings: Settings) -> None:
             lease=RedisLease(client),
             servers=dict(servers),
             declared=declared_by(servers),
+            sights=sights_of(config, clock),
+            model_files=dict(files),
+            weights_found=ModelFolders(settings.model_folders),
         ),
         config,
     )
@@ -129,6 +145,8 @@ async def serve(settings: Settings) -> None:
         is_same = is_same_fleet(running_nodes, config.nodes)
         if is_same:
             readdress(servers, config.nodes)
+            for node in config.nodes:
+                files[node.node].readdress(node)
         loop.reconfigure(config)
         autoscaler.reconfigure(config.scaling.targets)
         configure_logging("controller", json=after.log_json, level=after.log_level)
@@ -154,7 +172,31 @@ async def serve(settings: Settings) -> None:
         await replicas.close()
         for server in servers.values():
             await server.close()
+        for folder in files.values():
+            await folder.close()
         await client.aclose()
+
+
+def sights_of(config: ControllerConfig, clock: Clock) -> dict[NodeId, Sight]:
+    """Who sees the nodes' machines: our own probes where one is this one, else LocalAI."""
+    local = local_nodes(config.nodes, os.environ)
+    monitoring = config.monitoring
+    sights = {}
+    for node in config.nodes:
+        look = None
+        if node.node in local:
+            options = options_for(monitoring, config.nodes, node, os.environ)
+            probe = probe_for(options, monitoring.probes)
+            look = in_thread(probe)
+            _log.info("probes_used", node=node.node, probes=list(probe.names))
+        sights[node.node] = Sight(
+            node.node,
+            clock=clock,
+            look=look,
+            accelerator=node.accelerator,
+            interval_s=monitoring.interval_s,
+        )
+    return sights
 
 
 def scalers_of(config: ScalingConfig, localai: LocalAICalls) -> dict[ScalerKind, Scaler]:
