@@ -12,6 +12,7 @@ import json
 import random
 import sys
 import tempfile
+import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ import typer
 
 from cli.stack import Stack
 from cli.traffic import SERVICE_HEADER
+from simulator.workloads import guess_workload, load_workload
 
 MODELS = tuple(f"bench-{letter}" for letter in "abcde")
 FOOTPRINT_MB, LOAD_S, CAPACITY_MB = 4000, 8, 9000
@@ -36,6 +38,15 @@ PEOPLE_SERVICE_S = 2.0
 RUNS = ("people alone", "batch", "plain client")
 _LOOK_REAL_S = 0.2
 _CHAT = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """One recorded request of somebody."""
+
+    at_s: float
+    model: str
+    service_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +91,24 @@ def bench_batches(
     at_once: Annotated[int, typer.Option(min=1, max=64, help="Requests of the plain client.")] = 8,
     time_scale: Annotated[float, typer.Option(min=1.0, max=60.0, help="Speed of time.")] = 15.0,
     seed: Annotated[int, typer.Option(min=0, help="What people and lines are drawn from.")] = 1,
+    people_trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="People's requests as recorded there; else drawn ones."),
+    ] = None,
+    people_from_hour: Annotated[
+        float, typer.Option(min=0.0, help="Hour of the recording at which they begin.")
+    ] = 8.0,
     without_plain: Annotated[
         bool, typer.Option("--without-plain", help="Leave the plain client out: it takes long.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One object as the last line.")] = False,
 ) -> None:
     """Loads, time and the waits of people, with the Batch API and with a plain client."""
+    recorded = None if people_trace is None else _recorded(people_trace, 3600.0 * people_from_hour)
     arms = asyncio.run(
         _measured(
             lines=lines,
+            recorded=recorded,
             alone_s=60.0 * alone_minutes,
             at_once=at_once,
             time_scale=time_scale,
@@ -103,9 +123,24 @@ def bench_batches(
         typer.echo(json.dumps({"rows": rows, "time_scale": time_scale, "seed": seed}))
 
 
+def _recorded(trace: Path, from_s: float) -> tuple[Visit, ...]:
+    """People's requests from ``from_s`` on: every model there is played by one of three."""
+    workload = load_workload(guess_workload(trace), trace)
+    return tuple(
+        Visit(
+            at_s=one.at_s - from_s,
+            model=PEOPLE[zlib.crc32(one.model.encode()) % len(PEOPLE)],
+            service_s=one.service_s,
+        )
+        for one in workload.arrivals
+        if one.at_s >= from_s
+    )
+
+
 async def _measured(
     *,
     lines: int,
+    recorded: Sequence[Visit] | None,
     alone_s: float,
     at_once: int,
     time_scale: float,
@@ -116,7 +151,9 @@ async def _measured(
     for name in runs:
         sys.stderr.write(f"headstart: {name}\n")
         async with _bench(time_scale) as bench:
-            people = asyncio.create_task(bench.people(random.Random(seed)))
+            people = asyncio.create_task(
+                bench.people(random.Random(seed)) if recorded is None else bench.visits(recorded)
+            )
             mark, start_s = await bench.mark(), bench.now_s()
             done = 0
             if name == "people alone":
@@ -198,15 +235,33 @@ class _Bench:
             for talk in talks:
                 talk.cancel()
 
+    async def visits(self, recorded: Sequence[Visit]) -> None:
+        """Each at its time, whatever became of those before; until the recording ends."""
+        began_s = self.now_s()
+        asks: set[asyncio.Task[None]] = set()
+        try:
+            for visit in recorded:
+                rest_s = began_s + visit.at_s - self.now_s()
+                await asyncio.sleep(max(0.0, rest_s) / self._scale)
+                ask = asyncio.create_task(self._ask(visit.model, visit.service_s))
+                asks.add(ask)
+                ask.add_done_callback(asks.discard)
+            await asyncio.gather(*asks)
+        finally:
+            for ask in asks:
+                ask.cancel()
+
     async def _talk(self, model: str, pauses_s: list[float]) -> None:
         for pause_s in pauses_s:
-            start_s = self.now_s()
-            headers = {SERVICE_HEADER: f"{PEOPLE_SERVICE_S:.3f}"}
-            if await self._chat(model, headers) == 200:
-                self._waits_s.append(max(0.0, self.now_s() - start_s - PEOPLE_SERVICE_S))
-            else:
-                self._failed += 1
+            await self._ask(model, PEOPLE_SERVICE_S)
             await asyncio.sleep(pause_s / self._scale)
+
+    async def _ask(self, model: str, service_s: float) -> None:
+        start_s = self.now_s()
+        if await self._chat(model, {SERVICE_HEADER: f"{service_s:.3f}"}) == 200:
+            self._waits_s.append(max(0.0, self.now_s() - start_s - service_s))
+        else:
+            self._failed += 1
 
     async def _insist(self, model: str, headers: dict[str, str]) -> None:
         if await self._chat(model, headers) != 200:
