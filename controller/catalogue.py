@@ -159,12 +159,15 @@ def merged_profiles(
     return merged
 
 
-def declared_slas(profiles: Mapping[ModelId, ModelProfile]) -> dict[ModelId, Sla]:
-    """Latency targets that profiles declare; those that people set stand over them."""
+def declared_slas(
+    profiles: Mapping[ModelId, ModelProfile], *, percentile: float = 95.0
+) -> dict[ModelId, Sla]:
+    """Latency targets that profiles declare, at ``percentile``; what people set goes first."""
     return {
         name: Sla(
             model=name,
             target_s=profile.target_s,
+            percentile=percentile,
             priority=profile.priority or PriorityClass.REALTIME,
         )
         for name, profile in profiles.items()

@@ -34,6 +34,7 @@ from contracts.memory import FootprintSource
 from contracts.plan import LoadModel, Plan, UnloadModel
 from contracts.reasons import Reason
 from contracts.world import (
+    LoadTime,
     ModelStatus,
     NodeStatus,
     Residency,
@@ -47,6 +48,7 @@ from controller.open_requests import (
     receive_request,
     with_model,
 )
+from controller.strains import with_load
 
 LOAD_KIND = "load"
 UNLOAD_KIND = "unload"
@@ -194,6 +196,14 @@ def _loaded(world: WorldSnapshot, event: ModelLoaded) -> WorldSnapshot:
     load_s = status.load_s
     if event.load_s is not None:
         # The first measurement stands alone; later ones move it.
+        measured = LoadTime(
+            model=event.model,
+            node=event.node,
+            ended_at_s=event.at_s,
+            load_s=event.load_s,
+            expected_s=load_s,
+        )
+        world = with_load(world, measured)
         load_s = event.load_s if load_s is None else load_s + LOAD_S_SHARE * (event.load_s - load_s)
     return with_model(
         _granted(world, event.model),

@@ -8,7 +8,7 @@ from contracts.forecasts import Forecasts
 from contracts.ids import ModelId, NodeId
 from contracts.limits import ClassLimits
 from contracts.reasons import Reason
-from contracts.world import ModelStatus, Residency, WorldSnapshot
+from contracts.world import ModelStatus, NodeStatus, Residency, Strain, WorldSnapshot
 from controller.eviction import idle_models
 from controller.memory import Room, room
 
@@ -20,6 +20,11 @@ LULL_S = 300.0
 would be loaded again once in five minutes at most."""
 
 LULL_PROBABILITY = 0.1
+
+PEOPLE_S = 30.0
+"""For so long after the last realtime request of any model people count as being there."""
+
+_BUSY = frozenset({Reason.GPU_BUSY, Reason.CPU_BUSY})
 _ABSENT = frozenset({Residency.COLD, Residency.FAILED})
 
 
@@ -31,7 +36,14 @@ def background_limits(
     Each realtime request that runs takes one of the ``slots``; one is always left, since theirs
     give way to whoever waits. A cold model may be loaded where it fits beside all
     that are resident, or in the place of such as will hardly be used within ``LULL_S``.
+
+    Nothing is loaded for them on a machine that is strained, and while people are there a busy
+    one counts for none of the slots.
     """
+    alive = [node for node in world.nodes.values() if node.alive]
+    busy = [strain for node in alive if (strain := _busy_with(node)) is not None]
+    if busy and _is_used_by_people(world):
+        slots = slots * (len(alive) - len(busy)) // len(alive)
     running = sum(
         request.dispatched_at_s is not None and request.priority is PriorityClass.REALTIME
         for request in world.requests.values()
@@ -39,7 +51,7 @@ def background_limits(
     loadable = tuple(
         model
         for node in sorted(world.nodes)
-        if world.nodes[node].alive
+        if world.nodes[node].alive and not world.nodes[node].strains
         for model in _loadable(world, forecasts, config, node)
     )
     return tuple(
@@ -48,9 +60,24 @@ def background_limits(
             slots=max(1, slots - running),
             loadable=loadable,
             valid_until_s=world.taken_at_s + VALID_S,
-            reason=Reason.DEMAND,
+            reason=busy[0].reason if busy else Reason.DEMAND,
         )
         for priority in (PriorityClass.BATCH, PriorityClass.BACKGROUND)
+    )
+
+
+def _busy_with(node: NodeStatus) -> Strain | None:
+    return next((strain for strain in node.strains if strain.reason in _BUSY), None)
+
+
+def _is_used_by_people(world: WorldSnapshot) -> bool:
+    """Whether there is anybody whom batches could slow down."""
+    if any(request.priority is PriorityClass.REALTIME for request in world.requests.values()):
+        return True
+    return any(
+        model.last_realtime_at_s is not None
+        and world.taken_at_s - model.last_realtime_at_s < PEOPLE_S
+        for model in world.models.values()
     )
 
 

@@ -6,11 +6,12 @@ from contracts.events import LoadCause
 from contracts.forecasts import ForecastStatus
 from contracts.plan import Outcome
 from contracts.reasons import Reason
-from contracts.world import ModelStatus, Residency
-from controller.draft import Draft
+from contracts.world import ModelStatus, Residency, Strain
+from controller.draft import Draft, Evidence
 from controller.eviction import idle_models
 from controller.policies.base import Candidate, Context, Policy, Swap
 from controller.precedence import gives_to_prefetches
+from controller.strains import strain_of
 
 
 def prefetch(draft: Draft, context: Context, policy: Policy) -> None:
@@ -18,6 +19,10 @@ def prefetch(draft: Draft, context: Context, policy: Policy) -> None:
     if not context.config.prefetch:
         return
     if draft.room(context.node, context.config, policy.model_limit(context)).loading:
+        return
+    strain = strain_of(context.world.nodes[context.node])
+    if strain is not None:
+        draft.say(context.node, Outcome.HOLD, strain.reason, _strain_evidence(strain))
         return
     cold = tuple(
         status
@@ -33,6 +38,10 @@ def prefetch(draft: Draft, context: Context, policy: Policy) -> None:
         draft.load(status, LoadCause.PREFETCH, Reason.FORECAST, swap.victims, evidence)
     elif considered:
         draft.say(context.node, Outcome.HOLD, Reason.GAIN_TOO_SMALL, considered[0].evidence)
+
+
+def _strain_evidence(strain: Strain) -> Evidence:
+    return (("level", round(strain.level, 3)), ("threshold", round(strain.threshold, 3)))
 
 
 def _judgeable(
