@@ -14,7 +14,6 @@ from dataclasses import replace
 import structlog
 
 from contracts.config import ControllerConfig
-from contracts.errors import Transient
 from contracts.events import AnyEvent, RequestDispatched, UnloadCause
 from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId
@@ -31,23 +30,24 @@ from contracts.messages import (
 from contracts.plan import Decision, PlannerState
 from contracts.reasons import Reason
 from contracts.routing import RoutingTable
-from contracts.world import Mode, Residency, WorldSnapshot
+from contracts.world import Residency, WorldSnapshot
+from controller.ahead import Ahead
 from controller.beats import drop_gateway, fold_beat, unheard_sources, with_preemptible
 from controller.bulletin import Bulletin
 from controller.catalogue import (
-    declared_slas,
     on_nodes,
     with_catalogue,
-    with_controls,
     with_load_request,
     with_unload_request,
 )
 from controller.catalogues import Catalogues
+from controller.controls import controlled, read_controls
 from controller.copies import Copy, copies_in_the_way, copies_of, copies_plan
 from controller.demand import is_waited_for
 from controller.fold import commit, fold
 from controller.following import follow, follow_log, patiently
 from controller.ghosts import ghost_plan
+from controller.hearing import Hearing
 from controller.homes import decided, rehomed
 from controller.ladder_book import LadderBook
 from controller.lookout import Lookout, observers
@@ -64,6 +64,7 @@ from controller.roster import Roster, gone_after_s
 from controller.routes import is_news, load_answer, routing_table
 from controller.scoreboard import Scoreboard
 from controller.stamps import Stamps
+from controller.strains import with_strains
 from controller.takeover import orphaned
 
 _log = structlog.get_logger("headstart.controller")
@@ -100,8 +101,7 @@ class Leader:
         self._catalogues = Catalogues(config.nodes)
         self._profiles = dict(config.profiles)
         self._roster = Roster()
-        self._hearing_since_s: float | None = None
-        self._heard_s = 0.0
+        self._hearing = Hearing(ports.to_controller, ports.clock)
         self._asked: set[ModelId] = set()
         self._table: RoutingTable | None = None
         self._wake = asyncio.Event()
@@ -120,6 +120,13 @@ class Leader:
             look=lambda node: self._observers[node].look(),
             decided=self._record,
         )
+        self._ahead = Ahead(
+            ports,
+            config,
+            world=lambda: self._world,
+            profiles=lambda: self._profiles,
+            changed=self._wake.set,
+        )
         self._reconciler = Reconciler(
             clock=ports.clock,
             servers=ports.servers,
@@ -130,6 +137,7 @@ class Leader:
             leads=leads,
             is_waited_for=lambda model: is_waited_for(self._world, model),
             memory=self._memory,
+            warm=self._ahead.warm,
         )
         self._ladders = LadderBook(config, ports, lambda: self._world.mode.orders and leads())
         lookout = Lookout(
@@ -148,7 +156,7 @@ class Leader:
             group.create_task(self._voice.run())
             for observer in self._observers.values():
                 group.create_task(observer.run())
-            group.create_task(follow("mailbox", self._receive, self._messages, ports.clock))
+            group.create_task(follow("mailbox", self._hearing.receive, self._messages, ports.clock))
             group.create_task(
                 follow("forecasts", ports.forecasts.updates, self._forecast, ports.clock)
             )
@@ -157,6 +165,7 @@ class Leader:
                 follow_log(log, self._logged, ports.clock, after=after, count=FOLD_AT_ONCE)
             )
             group.create_task(self._memory.run())
+            group.create_task(self._ahead.run())
             group.create_task(self._ladders.run(lambda node: self._observers[node].look_now()))
             group.create_task(self._publish_world())
             group.create_task(self._decide())
@@ -164,6 +173,7 @@ class Leader:
     async def close(self) -> None:
         """Give up what is ordered, and leave the world to the next leader, if there is none yet."""
         await self._reconciler.close()
+        await self._ahead.close()
         await self._memory.flush()
         if self._leads():
             self._outbox.add(lambda: self._ports.snapshots.put_world(self._world))
@@ -202,17 +212,10 @@ class Leader:
             self._logged(tuple((entry.entry_id, entry.value) for entry in entries))
 
     async def _read_controls(self) -> None:
-        controls = self._ports.controls
-        mode, slas, pins = await controls.mode(), await controls.slas(), await controls.pins()
-        default = Mode.ACTIVE if self._config.active_by_default else Mode.OBSERVE
+        controls = await read_controls(self._ports.controls)
         # Only now is the world read: it went on while the answers were awaited.
         before = self._world.mode
-        self._world = with_controls(
-            self._world,
-            mode=mode or default,
-            slas=declared_slas(self._profiles) | dict(slas),
-            pins=pins | {name for name, profile in self._profiles.items() if profile.pinned},
-        )
+        self._world = controlled(self._world, controls, self._config, self._profiles)
         if self._world.mode is not before:
             _log.info("mode_changed", before=before.value, now=self._world.mode.value)
         self._wake.set()
@@ -232,7 +235,8 @@ class Leader:
     def _plan_once(self) -> float:
         self._drop_silent_gateways()
         now_s = max(self._world.taken_at_s, self._clock.now_s())
-        self._world = replace(self._world, taken_at_s=now_s)
+        self._world = self._ahead.prepared(replace(self._world, taken_at_s=now_s))
+        self._world = with_strains(self._world, self._config.planner)
         self._find_homes()
         self._world = self._ladders.prepared(self._world, self._config.planner)
         result = plan(
@@ -259,18 +263,6 @@ class Leader:
             answer = load_answer(self._world, self._state, model, self._reconciler.leaving)
             self._voice.add(lambda answer=answer: self._ports.to_gateways.send(answer))  # type: ignore[misc]  # mypy cannot infer a lambda's default
         self._asked.clear()
-
-    async def _receive(self, after: str, *, block_s: float) -> tuple[str, tuple[ToController, ...]]:
-        """The mailbox, and since when it is heard: who is deaf cannot tell who is silent."""
-        try:
-            received = await self._ports.to_controller.receive(after, block_s=block_s)
-        except Transient:
-            self._hearing_since_s = None
-            raise
-        self._heard_s = self._clock.now_s()
-        if self._hearing_since_s is None:
-            self._hearing_since_s = self._heard_s
-        return received
 
     def _messages(self, messages: tuple[ToController, ...]) -> None:
         for message in messages:
@@ -303,7 +295,6 @@ class Leader:
         self._world = with_unload_request(self._world, wish.model)
         copies = copies_of(self._world, wish.model)
         self._drop_copies(copies, UnloadCause.OPERATOR, Reason.OPERATOR)
-
 
     def _clear_ghost(self, seen: GhostSeen) -> None:
         result = ghost_plan(self._world, self._state, seen)
@@ -380,7 +371,7 @@ class Leader:
 
         A gateway that is gone since before this term began was never heard at all.
         """
-        since_s, now_s = self._hearing_since_s, self._heard_s
+        since_s, now_s = self._hearing.since_s, self._hearing.last_s
         after_s = gone_after_s(self._clock.scale)
         if since_s is None or now_s < since_s + after_s:
             return

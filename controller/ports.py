@@ -19,6 +19,7 @@ from contracts.ports import (
     ModelServer,
     ProfileStore,
     SnapshotStore,
+    WeightCache,
 )
 from contracts.variants import ModelFiles
 from controller.sight import Sight
@@ -52,5 +53,7 @@ class Ports:
     weights_found: Callable[[], Collection[str]] = tuple
     """Names of weights in the models folders, as far as they can be looked at."""
     profiles: ProfileStore | None = None
+    weights: Mapping[NodeId, WeightCache] = field(default_factory=dict)
+    """Models folders that are mounted here, by the node whose they are."""
     sights: Mapping[NodeId, Sight] = field(default_factory=dict)
     """Who sees the machines of nodes; of those that are left out LocalAI alone tells."""

@@ -28,7 +28,7 @@ from contracts.events import (
     UnloadCause,
 )
 from contracts.ids import ModelId, NodeId
-from contracts.plan import LoadModel, Plan, UnloadModel
+from contracts.plan import LoadModel, Plan, UnloadModel, WarmFile
 from contracts.ports import Clock, ModelServer
 from controller.copies import Copy
 from controller.fold import LOAD_KIND, UNLOAD_KIND
@@ -71,6 +71,8 @@ class Reconciler:
         Whether the lease is still ours.
     is_waited_for : callable
         Whether anybody still waits for a model: a busy one is not drained for nobody.
+    warm : callable
+        Begins to read a model's files ahead.
     memory : MemoryDesk or None
         Measures loads, and says when the memory of a stopped model is back; None: nobody does.
     """
@@ -87,6 +89,7 @@ class Reconciler:
         leads: Callable[[], bool],
         is_waited_for: Callable[[ModelId], bool] = lambda _model: True,
         memory: MemoryDesk | None = None,
+        warm: Callable[[WarmFile], None] = lambda _action: None,
     ) -> None:
         self._clock = clock
         self._servers = servers
@@ -96,6 +99,7 @@ class Reconciler:
         self._drains_changed = drains_changed
         self._leads = leads
         self._is_waited_for = is_waited_for
+        self._warm = warm
         self._memory = blind_desk(clock) if memory is None else memory
         self._seen: dict[ModelId, Seen] = {}
         self._makes_room_for: dict[ModelId, ModelId] = {}
@@ -133,6 +137,8 @@ class Reconciler:
                     awaited = [self._unloads[name] for name in action.after]
                     self._makes_room_for.update(dict.fromkeys(action.after, action.model))
                     self._begin(self._load_after(action, awaited))
+                case WarmFile():
+                    self._warm(action)
                 case _:
                     _log.error("action_not_supported", action=type(action).__name__)
 
