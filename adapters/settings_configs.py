@@ -15,11 +15,13 @@ from contracts.config import (
     ControllerConfig,
     GatewayConfig,
     ModelProfile,
+    MonitoringConfig,
     NodeConfig,
     PlannerConfig,
     PredictorConfig,
     PriorityWeights,
     QueueConfig,
+    StrainConfig,
     TimeoutConfig,
     WarmConfig,
     WarmUpSchedule,
@@ -69,6 +71,7 @@ def nodes(document: Document) -> tuple[NodeConfig, ...]:
                 url=localai.url,
                 api_key=None if key is None else key.get_secret_value(),
                 accelerator=localai.accelerator,
+                probe=localai.probe,
             ),
         )
     marked = [backend.name for backend in localai.backends if backend.primary]
@@ -80,6 +83,7 @@ def nodes(document: Document) -> tuple[NodeConfig, ...]:
             api_key=None if backend.api_key is None else backend.api_key.get_secret_value(),
             accelerator=backend.accelerator,
             primary=backend.name == primary,
+            probe=backend.probe,
         )
         for backend in localai.backends
     )
@@ -244,6 +248,7 @@ def controller_config(
         preload=preload,
         ladders=ladders(document),
         ladder_options=ladder_options(document),
+        monitoring=monitoring_config(document),
         scaling=scaling_config(document.autoscaling, document.compose_scaler),
     )
 
@@ -296,6 +301,7 @@ def planner_config(document: Document) -> PlannerConfig:
         groups=groups(document),
         warm=warm_config(document),
         schedules=schedules(document),
+        strain=strain_config(document),
     )
 
 

@@ -12,7 +12,6 @@ from adapters.settings_groups import ResourceGroup, Schedule
 from adapters.settings_queue import MAX_WAITING, QueueSection
 from adapters.settings_scaling import AutoscalingTarget, ComposeHelper
 from adapters.settings_services import Control, Gateway, LocalAI, Logging, Predictor, Redis, Workers
-from adapters.settings_variants import VariantEntry
 from adapters.settings_types import (
     Accelerator,
     Caching,
@@ -31,6 +30,7 @@ from adapters.settings_types import (
     Whole,
     setting,
 )
+from adapters.settings_variants import VariantEntry
 
 _DAY_S = 86_400
 _YEAR_S = 366 * _DAY_S
@@ -127,51 +127,66 @@ class Scheduler(Section):
 class ResourceMonitoring(Section):
     """Looking at the machine."""
 
-    interval_seconds: Number = setting("Time between two looks.", default=5.0, ge=0.5, le=300)
+    interval_seconds: Number = setting(
+        "Time between two looks at the machine, and at LocalAI unless `scheduler.poll_seconds` "
+        "is set. What changes slowly, such as temperatures, is read every half minute.",
+        default=5.0,
+        ge=0.5,
+        le=300,
+    )
     gpu_metrics: tuple[GpuMetric, ...] = setting(
-        "What is read of GPUs.",
+        "What is read of GPUs. Memory always is, since budgets rest on it.",
         default=("utilization", "memory.used", "temperature"),
-        no_effect="everything that the driver tells is read",
     )
     cpu_metrics: tuple[CpuMetric, ...] = setting(
-        "What is read of the host.",
-        default=("utilization", "load_average"),
-        no_effect="utilisation, load average and memory are read",
+        "What is read of the host. Memory always is. `pressure` is how much of the time work had "
+        "to wait.",
+        default=("utilization", "load_average", "memory.used", "pressure"),
+    )
+    probes: tuple[Text, ...] = setting(
+        "What reads the machine: `nvml`, `amd`, `intel`, `host`, or the name of a plug-in. "
+        "None: all there are.",
+        default=(),
+        allowed="a list of names of probes",
+    )
+    gpus: tuple[Text, ...] = setting(
+        "The GPUs that LocalAI uses, by UUID or its beginning, or by number as the driver counts. "
+        "None: as `CUDA_VISIBLE_DEVICES` says, else all.",
+        default=(),
+        allowed="a list of UUIDs or numbers in quotes",
     )
     gpu_utilization_threshold: Number = setting(
         "Above this share of GPU time, prefetch and batch are throttled.",
         default=0.85,
         gt=0,
         le=1,
-        no_effect="scheduler.prefetch_waste_target holds prefetching back",
     )
     cpu_utilization_threshold: Number = setting(
         "Above this share of CPU time, prefetch and batch are throttled.",
         default=0.75,
         gt=0,
         le=1,
-        no_effect="scheduler.prefetch_waste_target holds prefetching back",
     )
     vram_usage_threshold: Number = setting(
-        "Above this share of GPU memory, prefetch and batch are throttled.",
+        "Above this share of GPU memory, prefetch and batch are throttled. Not below what "
+        "`memory.reserve_ratio` lets models fill.",
         default=0.90,
         gt=0,
         le=1,
-        no_effect="memory.reserve_ratio keeps memory free",
     )
     model_load_latency_window: Number = setting(
-        "Seconds over which load times are watched.",
+        "Loads that ended within so many seconds are watched: where they take much longer than "
+        "they used to, prefetching waits.",
         default=30.0,
         gt=0,
         le=_DAY_S,
-        no_effect="load times are learned for each model from all its loads",
     )
     inference_latency_percentile: Number = setting(
-        "Percentile at which latency is watched.",
+        "Percentile at which latencies are watched, and at which `max_acceptable_latency_ms` "
+        "holds.",
         default=95.0,
         gt=0,
         lt=100,
-        no_effect="each SLA target has a percentile of its own, 95 unless set",
     )
 
 

@@ -18,6 +18,7 @@ from adapters.settings_types import (
     LogFormat,
     Number,
     Priority,
+    ProbeWord,
     RedisUrl,
     Secret,
     Section,
@@ -288,6 +289,11 @@ class LocalAI(Section):
         "Several instances instead of `url`.", default=(), allowed="a list of backends"
     )
 
+    probe: ProbeWord = setting(
+        "Who tells of its machine: `local` our own probes, since it is this one, `api` LocalAI. "
+        "`auto`: our own for the primary one, if its address is on this machine.",
+        default="auto",
+    )
 
 class Redis(Section):
     """The Redis-compatible server between the processes."""
@@ -303,6 +309,11 @@ class Redis(Section):
 class Predictor(Section):
     """How often forecasts are made, and for how many models."""
 
+    probe: ProbeWord = setting(
+        "Who tells of its machine: `local` our own probes, since it is this one, `api` LocalAI. "
+        "`auto`: our own, if its address is on this machine.",
+        default="auto",
+    )
     publish_seconds: Number = setting("Time between two forecasts.", default=10.0, ge=0.5, le=3600)
     expires_seconds: Number = setting(
         "A forecast older than this counts as absent.", default=60.0, ge=1, le=_DAY_S

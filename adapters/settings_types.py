@@ -271,7 +271,8 @@ LogFormat = Annotated[Literal["auto", "json", "text"], BeforeValidator(_one_spel
 GpuMetric = Literal[
     "utilization", "memory.used", "memory.free", "memory.total", "temperature", "power"
 ]
-CpuMetric = Literal["utilization", "load_average", "context_switches", "memory.used"]
+CpuMetric = Literal["utilization", "load_average", "context_switches", "memory.used", "pressure"]
+ProbeWord = Annotated[Literal["auto", "local", "api"], BeforeValidator(_one_spelling)]
 
 KEY_HASH_ALLOWED = "a line of `headstart keys hash`, such as sha256:0f3a…"
 SECRET_ALLOWED = "text without spaces, in quotes where it looks like a number"  # noqa: S105 - words
