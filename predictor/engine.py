@@ -16,6 +16,7 @@ from contracts.config import PredictorConfig
 from contracts.events import (
     AnyEvent,
     FirstTokenSent,
+    IntentSignal,
     ModelLoaded,
     RequestCompleted,
     RequestFailed,
@@ -96,8 +97,13 @@ class PredictorEngine:
 
     @property
     def resets(self) -> int:
-        """How often a regression had to be started afresh."""
+        """How often something learned had to be started afresh."""
         return 0 if self._demand is None else self._demand.resets
+
+    @property
+    def drifts(self) -> int:
+        """How often the habits of a model were found to have changed."""
+        return 0 if self._demand is None else self._demand.drifts
 
     def observe(self, event: AnyEvent) -> None:
         """Take in one event; doubled ones are counted once."""
@@ -119,6 +125,8 @@ class PredictorEngine:
                     self._forget_invented(model)
             case ModelLoaded(load_s=load_s) if load_s is not None:
                 self._note(event.model, Signal.LOAD_S, load_s)
+            case IntentSignal(model=model):
+                self._hint(model, event.at_s)
             case _:
                 pass
 
@@ -225,6 +233,15 @@ class PredictorEngine:
             self._touched[self._names[follower]] = None
         if self._demand is not None:
             self._demand.add(row, at_s)
+
+    def _hint(self, model: ModelId | None, at_s: float) -> None:
+        """A sign is no use: it makes no model known that nobody ever asked for."""
+        if self._demand is None:
+            return
+        if model is None:
+            self._demand.list_all(at_s)
+        elif model in self._rows:
+            self._demand.pick(self._rows[model], at_s)
 
     def _complete(self, model: ModelId, event: RequestCompleted) -> None:
         if event.status == _NOT_FOUND:

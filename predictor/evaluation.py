@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,8 +14,9 @@ MEMORY_OUTCOMES = 200.0
 """Older outcomes fade, so that a score speaks of the present."""
 READY_OUTCOMES = 20.0
 """Before so many outcomes a comparison is chance."""
-_LOSES_BY = 1.02
-"""Degraded when the loss is this much over the floor's; sound again when it is at or below."""
+_LOSES_BY, _KEEPS_UP_BY = 1.05, 1.02
+"""Degraded when the loss is this much over the floor's, and sound again under the second: a
+mixture that has settled on the floor is never better than it."""
 MEMORY_USES = 2000.0
 """About a day of looks at each model; a rare one is used only a few times in it."""
 _JUDGED_USES = 5.0
@@ -24,19 +27,45 @@ _STANDARD_ERRORS = 2.0
 """And by more than chance: the difference exceeds so many standard errors."""
 _LOOKS = 2
 """Within half a minute, and within a minute."""
-_HIGH = QUANTILE_LEVELS.index(0.9)
 _LEVELS: Floats = np.array(QUANTILE_LEVELS)
-
-RIVER, LAST_VALUE, SEASONAL, FLOOR = range(4)
-FORECASTERS = 4
-"""``FLOOR`` is whichever naive forecaster was chosen when the forecast was made."""
 
 
 def pinball_loss(quantiles: Floats, outcomes: Floats) -> Floats:
-    """Mean over ``QUANTILE_LEVELS`` of the pinball loss; (n, levels) and (n,) give (n,)."""
-    over = outcomes[:, None] - quantiles
-    losses: Floats = np.maximum(_LEVELS * over, (_LEVELS - 1.0) * over).mean(axis=1)
+    """Mean over ``QUANTILE_LEVELS`` of the pinball loss; (…, levels) and (…) give (…)."""
+    over = outcomes[..., None] - quantiles
+    losses: Floats = np.maximum(_LEVELS * over, (_LEVELS - 1.0) * over).mean(axis=-1)
     return losses
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Outcomes of n forecasts at one horizon: pinball losses and squared errors, each (n,).
+
+    Attributes
+    ----------
+    seasonal : (n,)
+        Not a number where the season before was not known.
+    floor : (n,)
+        Of whichever naive forecaster was chosen when the forecast was made.
+    under : (n,)
+        Whether the outcome was at or under the 0.9 quantile.
+    inside : (n,)
+        How much of the outcome lay in the band from the 0.1 to the 0.9 quantile.
+    """
+
+    mixture: Floats
+    last: Floats
+    seasonal: Floats
+    floor: Floats
+    error: Floats
+    last_error: Floats
+    under: npt.NDArray[np.bool_]
+    inside: Floats
+
+
+(_MIXTURE, _LAST, _SEASONAL, _FLOOR, _ERROR, _LAST_ERROR, _UNDER, _INSIDE, _WEIGHT, _SEASONS) = (
+    range(10)
+)
 
 
 class ArrivalScores:
@@ -49,91 +78,97 @@ class ArrivalScores:
     """
 
     def __init__(self, rows: int) -> None:
-        self._losses = np.zeros((rows, len(HORIZONS_S), FORECASTERS))
-        self._covered = np.zeros((rows, len(HORIZONS_S)))
-        self._weight = np.zeros((rows, len(HORIZONS_S)))
-        self._weight_seasonal = np.zeros((rows, len(HORIZONS_S)))
+        self._sums = np.zeros((rows, len(HORIZONS_S), _SEASONS + 1))
         self._degraded = np.zeros((rows, len(HORIZONS_S)), dtype=bool)
 
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
-        more = rows - len(self._weight)
-        self._losses = np.pad(self._losses, ((0, more), (0, 0), (0, 0)))
-        self._covered = np.pad(self._covered, ((0, more), (0, 0)))
-        self._weight = np.pad(self._weight, ((0, more), (0, 0)))
-        self._weight_seasonal = np.pad(self._weight_seasonal, ((0, more), (0, 0)))
+        more = rows - len(self._sums)
+        self._sums = np.pad(self._sums, ((0, more), (0, 0), (0, 0)))
         self._degraded = np.pad(self._degraded, ((0, more), (0, 0)))
 
     def clear(self, row: int) -> None:
         """Forget what ``row`` held."""
-        for array in (
-            self._losses,
-            self._covered,
-            self._weight,
-            self._weight_seasonal,
-            self._degraded,
-        ):
-            array[row] = 0
+        self._sums[row] = 0.0
+        self._degraded[row] = False
 
-    def learn(self, rows: Rows, horizon: int, quantiles: Floats, outcomes: Floats) -> None:
-        """Outcomes of one horizon.
-
-        Parameters
-        ----------
-        rows, outcomes : (n,)
-        quantiles : (n, forecasters, levels)
-            What each had forecast; not a number where it had no opinion.
-        """
+    def learn(self, rows: Rows, horizon: int, losses: Losses) -> None:
+        """Outcomes of one horizon of ``rows``."""
         fade = 1.0 - 1.0 / MEMORY_OUTCOMES
-        losses = np.stack(
-            [pinball_loss(quantiles[:, f], outcomes) for f in range(FORECASTERS)], axis=1
+        ones = np.ones(len(rows))
+        news = np.stack(
+            [
+                losses.mixture,
+                losses.last,
+                losses.seasonal,
+                losses.floor,
+                losses.error,
+                losses.last_error,
+                losses.under.astype(np.float64),
+                losses.inside,
+                ones,
+                ones,
+            ],
+            axis=1,
         )
-        known = np.isfinite(losses)
-        old = self._losses[rows, horizon]
-        self._losses[rows, horizon] = np.where(known, old * fade + np.nan_to_num(losses), old)
-        covered = outcomes <= quantiles[:, RIVER, _HIGH]
-        self._covered[rows, horizon] = self._covered[rows, horizon] * fade + covered
-        self._weight[rows, horizon] = self._weight[rows, horizon] * fade + 1.0
-        seasonal = self._weight_seasonal[rows, horizon]
-        self._weight_seasonal[rows, horizon] = np.where(
-            known[:, SEASONAL], seasonal * fade + 1.0, seasonal
-        )
-        river, floor = (self._losses[rows, horizon, which] for which in (RIVER, FLOOR))
-        self._degraded[rows, horizon] = np.where(
-            self._degraded[rows, horizon], river > floor, river > _LOSES_BY * floor
+        old = self._sums[rows, horizon]
+        fresh = fade * old + np.nan_to_num(news)
+        unknown = ~np.isfinite(losses.seasonal)
+        for column in (_SEASONAL, _SEASONS):
+            fresh[unknown, column] = old[unknown, column]
+        self._sums[rows, horizon] = fresh
+        mixture, floor = fresh[:, _MIXTURE], fresh[:, _FLOOR]
+        self._degraded[rows, horizon] = (fresh[:, _WEIGHT] >= READY_OUTCOMES) & np.where(
+            self._degraded[rows, horizon],
+            mixture > _KEEPS_UP_BY * floor,
+            mixture > _LOSES_BY * floor,
         )
 
     def ready(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Whether enough outcomes were seen; (n, horizons)."""
-        enough: npt.NDArray[np.bool_] = self._weight[rows] >= READY_OUTCOMES
+        enough: npt.NDArray[np.bool_] = self._sums[rows, :, _WEIGHT] >= READY_OUTCOMES
         return enough
 
     def degraded(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Whether the regression loses to the floor; (n, horizons)."""
+        """Whether the mixture loses to the floor; (n, horizons)."""
         return self._degraded[rows]
 
     def prefers_seasonal(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Whether yesterday has been the better floor than the last value; (n, horizons)."""
-        weights = np.maximum(self._weight[rows], 1e-9)
-        seasonal_weights = self._weight_seasonal[rows]
-        last_value = self._losses[rows, :, LAST_VALUE] / weights
-        seasonal = self._losses[rows, :, SEASONAL] / np.maximum(seasonal_weights, 1e-9)
-        better: npt.NDArray[np.bool_] = (seasonal_weights >= READY_OUTCOMES) & (
-            seasonal < last_value
+        """Whether the season has been the better floor than the last value; (n, horizons)."""
+        seasons = self._sums[rows, :, _SEASONS]
+        seasonal = self._sums[rows, :, _SEASONAL] / np.maximum(seasons, 1e-9)
+        better: npt.NDArray[np.bool_] = (seasons >= READY_OUTCOMES) & (
+            seasonal < np.nan_to_num(self._mean(rows, _LAST))
         )
         return better
 
-    def mean_loss(self, rows: Rows, forecaster: int) -> Floats:
+    def mean_loss(self, rows: Rows) -> Floats:
         """Decayed mean pinball loss, not a number before the first outcome; (n, horizons)."""
-        weights = self._weight[rows]
-        return np.where(
-            weights > 0.0, self._losses[rows, :, forecaster] / np.maximum(weights, 1e-9), np.nan
-        )
+        return self._mean(rows, _MIXTURE)
+
+    def floor_loss(self, rows: Rows) -> Floats:
+        """The floor's, as ``mean_loss``."""
+        return self._mean(rows, _FLOOR)
 
     def coverage(self, rows: Rows) -> Floats:
         """Share of outcomes at or under the 0.9 quantile, as ``mean_loss``."""
-        weights = self._weight[rows]
-        return np.where(weights > 0.0, self._covered[rows] / np.maximum(weights, 1e-9), np.nan)
+        return self._mean(rows, _UNDER)
+
+    def band_coverage(self, rows: Rows) -> Floats:
+        """Share of outcomes between the 0.1 and the 0.9 quantile, as ``mean_loss``."""
+        return self._mean(rows, _INSIDE)
+
+    def rmsse(self, rows: Rows) -> Floats:
+        """Root mean squared error over the last value's; not a number where that is never wrong."""
+        floor = self._sums[rows, :, _LAST_ERROR]
+        ratio = self._sums[rows, :, _ERROR] / np.maximum(floor, 1e-9)
+        return np.where(floor > 0.0, np.sqrt(ratio), np.nan)
+
+    def _mean(self, rows: Rows, column: int) -> Floats:
+        weights = self._sums[rows, :, _WEIGHT]
+        return np.where(
+            weights > 0.0, self._sums[rows, :, column] / np.maximum(weights, 1e-9), np.nan
+        )
 
 
 class UseScores:

@@ -18,6 +18,7 @@ from predictor.models import latency
 from predictor.models.demand import METHODS, DemandForecasts
 from predictor.models.latency import RecentValues
 from predictor.models.next_use import CurveAccount
+from predictor.opinions import MIXTURE
 
 
 def next_use_record(
@@ -55,12 +56,15 @@ def arrival_forecasts(
         for column in (
             expected.means,
             expected.quantiles,
-            expected.chosen,
+            expected.weights,
+            expected.floor,
             expected.ready,
             expected.degraded,
             expected.losses,
             expected.floor_losses,
             expected.coverage,
+            expected.band_coverage,
+            expected.rmsse,
         )
     ]
     return tuple(
@@ -69,31 +73,39 @@ def arrival_forecasts(
             signal=Signal.ARRIVALS,
             made_at_s=made_at_s,
             expires_at_s=expires_at_s,
-            horizons=tuple(
-                HorizonForecast(
-                    horizon_s=horizon_s,
-                    mean=mean,
-                    quantiles=tuple(quantiles),
-                    method=METHODS[chosen],
-                    status=_status(ready=ready, degraded=degraded),
-                    loss=_known(loss),
-                    floor_loss=_known(floor_loss),
-                    coverage_ratio=_known(coverage),
-                )
-                for (
-                    horizon_s,
-                    mean,
-                    quantiles,
-                    chosen,
-                    ready,
-                    degraded,
-                    loss,
-                    floor_loss,
-                    coverage,
-                ) in zip(HORIZONS_S, *row, strict=True)
-            ),
+            horizons=tuple(map(_arrivals, HORIZONS_S, *row)),
         )
         for model, *row in zip(models, *columns, strict=True)
+    )
+
+
+def _arrivals(
+    horizon_s: float,
+    mean: float,
+    quantiles: list[float],
+    weights: list[float],
+    floor: int,
+    ready: bool,  # noqa: FBT001 - a column among columns
+    degraded: bool,  # noqa: FBT001
+    *scores: float,
+) -> HorizonForecast:
+    loss, floor_loss, coverage, band_coverage, rmsse = map(_known, scores)
+    return HorizonForecast(
+        horizon_s=horizon_s,
+        mean=mean,
+        quantiles=tuple(quantiles),
+        method=METHODS[floor] if degraded else MIXTURE,
+        status=_status(ready=ready, degraded=degraded),
+        loss=loss,
+        floor_loss=floor_loss,
+        coverage_ratio=coverage,
+        weights=tuple(
+            (method, round(weight, 3))
+            for method, weight in zip(METHODS, weights, strict=True)
+            if weight >= _TOLD_WEIGHT
+        ),
+        band_coverage_ratio=band_coverage,
+        rmsse=rmsse,
     )
 
 
@@ -131,6 +143,9 @@ def latency_forecasts(
         for signal in latency.SIGNALS
         if values.count(signal)
     )
+
+
+_TOLD_WEIGHT = 0.01
 
 
 def _status(*, ready: bool, degraded: bool) -> ForecastStatus:

@@ -1,4 +1,4 @@
-"""How many requests come within 1, 5, 15 and 60 minutes: the regression and its floor together.
+"""How many requests come within 1, 5, 15 and 60 minutes: a mixture of methods, model by model.
 
 Forecasts are made from whole 10 s buckets. Each is kept until its horizon has passed, scored,
 and only then learned from. A horizon makes at most five of them per its own length, since
@@ -9,54 +9,96 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from contracts.forecasts import HORIZONS_S, QUANTILE_LEVELS
-from predictor.evaluation import (
-    FLOOR,
-    FORECASTERS,
-    LAST_VALUE,
-    RIVER,
-    SEASONAL,
-    ArrivalScores,
+from predictor.evaluation import ArrivalScores, Losses, pinball_loss
+from predictor.models import naive, pooled_rate, river_rate, river_season
+from predictor.models.count_quantiles import (
+    CountQuantiles,
+    band_share,
+    counts_at,
+    from_root,
+    to_root,
 )
-from predictor.models import naive, river_rate
-from predictor.models.day_profile import DayProfile
 from predictor.models.decayed_rates import SCALES_S, DecayedRates
-from predictor.models.intervals import ResidualQuantiles, to_root
+from predictor.models.demand_sources import (
+    BUCKET_S,
+    MINUTE_S,
+    POOLED_FEATURES,
+    RIVER_FEATURES,
+    DemandSources,
+    Sources,
+)
+from predictor.models.drift import DriftWatch
+from predictor.models.hedge import HedgeWeights
+from predictor.models.pooled_rate import PooledRate
 from predictor.models.river_rate import RiverRate
 from predictor.opinions import MIXTURE
-from predictor.windows import CountWindow, Floats, Rows
+from predictor.windows import Floats, Rows
 
-BUCKET_S = 10.0
-MINUTE_S = 60.0
-_RECENT_BUCKETS = 432
-"""72 minutes: the longest horizon, and a fifth of it until its outcome is looked at."""
-_MINUTES = 24 * 60 + 62
-"""A day and the longest horizon."""
-_STRIDES_S = tuple(max(MINUTE_S, horizon_s / 5.0) for horizon_s in HORIZONS_S)
-_MAX_PENDING = 8
-_HOUR_S = 3600.0
-_WEEK_S = 7 * naive.DAY_S
-_RATE_SCALES = slice(1, len(SCALES_S))
-_MEAN_SCALE = 2
-"""The hour's rate stands in for counts of a model that is younger than a horizon."""
-
-FEATURES: tuple[str, ...] = (
-    *(f"last_{round(horizon_s)}_s" for horizon_s in HORIZONS_S),
-    *(f"day_ago_{round(horizon_s)}_s" for horizon_s in HORIZONS_S),
-    *(f"profile_{round(horizon_s)}_s" for horizon_s in HORIZONS_S),
-    *(f"rate_{round(scale_s)}_s" for scale_s in SCALES_S[_RATE_SCALES].tolist()),
-    "hour_sin",
-    "hour_cos",
-    "day_sin",
-    "day_cos",
-    "week_sin",
-    "week_cos",
+_RATES = (0, 1, 2, 4)
+"""Scales that are methods of their own: a minute, ten, an hour, a day."""
+METHODS: tuple[str, ...] = (
+    pooled_rate.METHOD,
+    river_rate.METHOD,
+    river_season.METHOD,
+    *(f"rate_{round(float(SCALES_S[scale]))}_s" for scale in _RATES),
+    "hour_profile",
+    "day_profile",
+    naive.LAST_VALUE,
+    naive.SEASONAL,
 )
+_POOLED, _RIVER = 0, 1
+_BY_DAY, _LAST, _SEASONAL = range(len(METHODS) - 3, len(METHODS))
+_POOLED_START = 0.5
+"""Half of all trust is the shared regression's at first, the rest is even."""
+
+_STRIDES_S = tuple(max(MINUTE_S, horizon_s / 5.0) for horizon_s in HORIZONS_S)
+_SHARES = tuple(
+    stride_s / horizon_s for stride_s, horizon_s in zip(_STRIDES_S, HORIZONS_S, strict=True)
+)
+_MAX_PENDING = 8
+_DRIFT_HORIZON = 1
+"""Changes of habit are looked for at five minutes, in how far outcomes lie from the model's
+usual day: the mixture itself would have followed already, and a morning is no change."""
+_KEPT_AFTER_DRIFT = 0.25
+_TOP = QUANTILE_LEVELS.index(0.9)
+
+
+_Part: TypeAlias = DemandSources | ArrivalScores | DriftWatch | HedgeWeights | CountQuantiles
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What all methods said of one horizon.
+
+    Attributes
+    ----------
+    expected : (n, methods)
+        Counts; not a number where one has no opinion.
+    roots : (n, methods, levels)
+    weights : (n, methods)
+    mixed : (n, levels)
+    means : (n, methods)
+    """
+
+    expected: Floats
+    roots: Floats
+    weights: Floats
+    mixed: Floats
+    means: Floats
+
+    @property
+    def mean(self) -> Floats:
+        """The mixture's, (n,)."""
+        mean: Floats = (self.weights * np.nan_to_num(self.means)).sum(axis=1)
+        return mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +106,11 @@ class _Pending:
     made_s: float
     rows: Rows
     births: Rows
-    features: Floats
+    pooled: Floats
+    river: Floats
     bases: Floats
-    roots: Floats
-    quantiles: Floats
+    said: _Said
+    floor: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +119,17 @@ class DemandForecasts:
 
     means: Floats
     quantiles: Floats
-    chosen: Rows
-    """Whose numbers these are; see ``METHODS``."""
+    weights: Floats
+    """Of each of ``METHODS``, (n, horizons, methods)."""
+    floor: Rows
+    """The floor's place in ``METHODS``, (n, horizons)."""
     ready: npt.NDArray[np.bool_]
     degraded: npt.NDArray[np.bool_]
     losses: Floats
     floor_losses: Floats
     coverage: Floats
+    band_coverage: Floats
+    rmsse: Floats
 
 
 class DemandForecaster:
@@ -97,235 +144,276 @@ class DemandForecaster:
     """
 
     def __init__(self, rows: int, rates: DecayedRates) -> None:
-        self._rates = rates
-        self._recent = CountWindow(width_s=BUCKET_S, buckets=_RECENT_BUCKETS, rows=rows)
-        self._minutes = CountWindow(width_s=MINUTE_S, buckets=_MINUTES, rows=rows)
-        self._profile = DayProfile(rows)
-        self._river: list[RiverRate] = [RiverRate() for _ in range(rows)]
+        self._sources = DemandSources(rows, rates)
+        self._river: list[RiverRate | None] = [None] * rows
         self._births = np.zeros(rows, dtype=np.intp)
         self._scores = ArrivalScores(rows)
-        self._residuals = [
-            [ResidualQuantiles(rows) for _ in range(SEASONAL + 1)] for _ in HORIZONS_S
-        ]
+        self._drift = DriftWatch(rows)
+        start = np.full(len(METHODS), (1.0 - _POOLED_START) / (len(METHODS) - 1))
+        start[_POOLED] = _POOLED_START
+        self._pooled = [PooledRate(POOLED_FEATURES, share=share) for share in _SHARES]
+        self._hedge = [HedgeWeights(rows, start, share=share) for share in _SHARES]
+        self._laws = [CountQuantiles(rows, len(METHODS), share=share) for share in _SHARES]
         self._pending: list[deque[_Pending]] = [deque(maxlen=_MAX_PENDING) for _ in HORIZONS_S]
         self._due_s = [-math.inf for _ in HORIZONS_S]
+        self._river_resets = 0
+        self._drifted: list[int] = []
 
     @property
     def too_late(self) -> int:
         """Arrivals that came after their time was forgotten, so far."""
-        return self._minutes.too_late
+        return self._sources.too_late
 
     @property
     def resets(self) -> int:
-        """How often regressions had to be started afresh."""
-        return sum(river.resets for river in self._river)
+        """How often something learned had to be started afresh."""
+        running = sum(river.resets for river in self._river if river is not None)
+        pooled = sum(pooled.resets for pooled in self._pooled)
+        return self._river_resets + running + pooled + self._sources.resets
+
+    @property
+    def drifts(self) -> int:
+        """Changes of habit found so far."""
+        return self._drift.drifts
+
+    def take_drifted(self) -> tuple[int, ...]:
+        """Rows whose habits were found to have changed, each given once."""
+        drifted = tuple(self._drifted)
+        self._drifted.clear()
+        return drifted
 
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
         more = rows - len(self._river)
-        self._recent.grow(rows)
-        self._minutes.grow(rows)
-        self._profile.grow(rows)
-        self._river.extend(RiverRate() for _ in range(more))
+        self._river.extend([None] * more)
         self._births = np.pad(self._births, (0, more))
-        self._scores.grow(rows)
-        for by_forecaster in self._residuals:
-            for residuals in by_forecaster:
-                residuals.grow(rows)
+        for part in self._parts():
+            part.grow(rows)
 
     def clear(self, row: int) -> None:
         """Forget what ``row`` held; forecasts of it that wait for an outcome become void."""
-        self._recent.clear(row)
-        self._minutes.clear(row)
-        self._profile.clear(row)
-        self._river[row] = RiverRate()
         self._births[row] += 1
-        self._scores.clear(row)
-        for by_forecaster in self._residuals:
-            for residuals in by_forecaster:
-                residuals.clear(row)
+        self._forget_river(row)
+        for part in self._parts():
+            part.clear(row)
 
     def add(self, row: int, at_s: float) -> None:
         """A request came for ``row``."""
-        self._recent.add(row, at_s)
-        self._minutes.add(row, at_s)
+        self._sources.add(row, at_s)
+
+    def pick(self, row: int, at_s: float) -> None:
+        """Somebody chose the model of ``row``."""
+        self._sources.pick(row, at_s)
+
+    def list_all(self, at_s: float) -> None:
+        """Somebody looked which models there are."""
+        self._sources.list_all(at_s)
 
     def rewind(self, now_s: float) -> None:
         """The clock was set back."""
-        self._recent.rewind(now_s)
-        self._minutes.rewind(now_s)
-        self._profile.rewind()
+        self._sources.rewind(now_s)
         for pending in self._pending:
             pending.clear()
         self._due_s = [-math.inf for _ in HORIZONS_S]
 
     def advance(self, rows: Rows, now_s: float, *, watched: bool) -> None:
         """Score and learn what is complete by now, and make the forecasts that are due."""
-        self._recent.advance(now_s, watched=watched)
-        self._minutes.advance(now_s, watched=watched)
         made_s = _whole(now_s)
-        self._profile.advance(self._recent, rows, made_s)
+        self._sources.advance(rows, made_s, watched=watched)
         due = [horizon for horizon, due_s in enumerate(self._due_s) if made_s >= due_s]
         for horizon, pending in enumerate(self._pending):
             while pending and pending[0].made_s + HORIZONS_S[horizon] <= made_s:
                 self._settle(horizon, pending.popleft())
         if not due or len(rows) == 0:
             return
-        features, bases, roots = self._roots(rows, made_s, see=True)
+        sources = self._sources.at(rows, made_s)
+        river = sources.river()
+        self._see(rows, river)
         for horizon in due:
             self._due_s[horizon] = made_s + _STRIDES_S[horizon]
+            pooled, bases, said = self._say(rows, sources, river, horizon)
             self._pending[horizon].append(
                 _Pending(
                     made_s=made_s,
                     rows=rows,
                     births=self._births[rows],
-                    features=features,
-                    bases=bases[:, horizon],
-                    roots=roots[:, :, horizon],
-                    quantiles=self._quantiles(rows, roots, horizon),
+                    pooled=pooled,
+                    river=river,
+                    bases=bases,
+                    said=said,
+                    floor=self._floor(rows, said, horizon),
                 )
             )
 
     def forecast(self, rows: Rows, now_s: float) -> DemandForecasts:
         """What is expected from the last whole bucket before ``now_s``."""
-        _, _, roots = self._roots(rows, _whole(now_s), see=False)
-        ready, degraded = self._scores.ready(rows), self._scores.degraded(rows)
-        use_river = ready & ~degraded & np.isfinite(roots[:, RIVER])
-        floor = self._floor(rows, roots)
-        chosen = np.where(use_river, RIVER, floor)
-        means, quantiles = [], []
+        sources = self._sources.at(rows, _whole(now_s))
+        river = sources.river()
+        degraded = self._scores.degraded(rows)
+        every = np.arange(len(rows))
+        means, quantiles, weights, floors = [], [], [], []
         for horizon in range(len(HORIZONS_S)):
-            which = chosen[:, horizon]
-            by_forecaster = self._quantiles(rows, roots, horizon)
-            quantiles.append(by_forecaster[np.arange(len(rows)), which])
-            expected = [
-                residuals.means(rows, roots[:, forecaster, horizon])
-                for forecaster, residuals in enumerate(self._residuals[horizon])
-            ]
-            means.append(np.stack(expected, axis=1)[np.arange(len(rows)), which])
+            said = self._say(rows, sources, river, horizon)[2]
+            floor = self._floor(rows, said, horizon)
+            fallen = degraded[:, horizon]
+            roots = np.where(fallen[:, None], said.roots[every, floor], said.mixed)
+            quantiles.append(counts_at(roots))
+            means.append(np.where(fallen, said.means[every, floor], said.mean))
+            weights.append(said.weights)
+            floors.append(floor)
         return DemandForecasts(
             means=np.stack(means, axis=1),
             quantiles=np.stack(quantiles, axis=1),
-            chosen=chosen,
-            ready=ready,
+            weights=np.stack(weights, axis=1),
+            floor=np.stack(floors, axis=1),
+            ready=self._scores.ready(rows),
             degraded=degraded,
-            losses=self._scores.mean_loss(rows, RIVER),
-            floor_losses=self._scores.mean_loss(rows, FLOOR),
+            losses=self._scores.mean_loss(rows),
+            floor_losses=self._scores.floor_loss(rows),
             coverage=self._scores.coverage(rows),
+            band_coverage=self._scores.band_coverage(rows),
+            rmsse=self._scores.rmsse(rows),
         )
 
     def opinions(self, rows: Rows, now_s: float) -> tuple[tuple[str, ...], Floats, Floats]:
         """Every method beside what is published; see ``ArrivalOpinions``."""
         published = self.forecast(rows, now_s)
-        _, _, roots = self._roots(rows, _whole(now_s), see=False)
-        quantiles = np.stack(
-            [self._quantiles(rows, roots, horizon) for horizon in range(len(HORIZONS_S))], axis=2
-        )[:, :FLOOR]
-        means = np.stack(
-            [
-                np.stack(
-                    [
-                        residuals.means(rows, roots[:, forecaster, horizon])
-                        for forecaster, residuals in enumerate(by_forecaster)
-                    ],
-                    axis=1,
-                )
-                for horizon, by_forecaster in enumerate(self._residuals)
-            ],
-            axis=2,
-        )
+        sources = self._sources.at(rows, _whole(now_s))
+        river = sources.river()
+        all_said = [
+            self._say(rows, sources, river, horizon)[2] for horizon in range(len(HORIZONS_S))
+        ]
+        means = np.stack([said.means for said in all_said], axis=2)
+        quantiles = np.stack([counts_at(said.roots) for said in all_said], axis=2)
         return (
-            (MIXTURE, *(METHODS[forecaster] for forecaster in range(FLOOR))),
+            (MIXTURE, *METHODS),
             np.concatenate([published.means[:, None], means], axis=1),
             np.concatenate([published.quantiles[:, None], quantiles], axis=1),
         )
 
+    def _say(
+        self, rows: Rows, sources: Sources, river: Floats, horizon: int
+    ) -> tuple[Floats, Floats, _Said]:
+        """What the shared regression saw, where the others started, and what all say."""
+        features, plain = sources.pooled(horizon)
+        pooled = self._pooled[horizon].expected(features, plain)
+        bases = to_root(pooled)
+        expected = np.stack(
+            [
+                pooled,
+                self._river_counts(rows, river, bases, horizon),
+                sources.holt_winters[:, horizon],
+                *(sources.rate(scale)[:, horizon] for scale in _RATES),
+                sources.of_hour[:, horizon],
+                sources.of_day[:, horizon],
+                sources.last[:, horizon],
+                sources.seasonal[:, horizon],
+            ],
+            axis=1,
+        )
+        roots = self._laws[horizon].roots(rows, expected)
+        means = self._laws[horizon].means(expected)
+        weights = self._hedge[horizon].of(rows, np.isfinite(expected))
+        mixed = np.einsum("nm,nml->nl", weights, np.nan_to_num(roots))
+        return features, bases, _Said(expected, roots, weights, mixed, means)
+
     def _settle(self, horizon: int, pending: _Pending) -> None:
         length_s = HORIZONS_S[horizon]
-        outcomes = self._recent.totals(pending.rows, pending.made_s + length_s, length_s)
+        outcomes = self._sources.outcomes(pending.rows, pending.made_s + length_s, length_s)
         valid = np.isfinite(outcomes) & (self._births[pending.rows] == pending.births)
         if not valid.any():
             return
         rows, outcomes = pending.rows[valid], outcomes[valid]
-        roots, features = pending.roots[valid], pending.features[valid]
-        quantiles = pending.quantiles[valid]
-        # Where the regression had no opinion its place is taken by the floor: no credit, no blame.
-        mute = ~np.isfinite(roots[:, RIVER])
-        quantiles[mute, RIVER] = quantiles[mute, FLOOR]
-        self._scores.learn(rows, horizon, quantiles, outcomes)
-        for forecaster, residuals in enumerate(self._residuals[horizon]):
-            spoke = np.isfinite(roots[:, forecaster])
-            residuals.learn(rows[spoke], roots[spoke, forecaster], outcomes[spoke])
-        targets = to_root(outcomes)
-        for row, values, base, target in zip(
-            rows.tolist(),
-            features.tolist(),
-            pending.bases[valid].tolist(),
-            targets.tolist(),
-            strict=True,
-        ):
-            self._river[row].learn(dict(zip(FEATURES, values, strict=True)), horizon, base, target)
-
-    def _roots(self, rows: Rows, made_s: float, *, see: bool) -> tuple[Floats, Floats, Floats]:
-        """Features (n, features), and in roots: what the regression starts from (n, horizons),
-        and all forecasts (n, RIVER to SEASONAL, horizons).
-        """
-        rates = self._rates.per_s(rows, made_s)
-        last = naive.last_value(self._recent, rows, made_s, rates[:, _MEAN_SCALE])
-        seasonal = naive.seasonal(self._minutes, rows, made_s)
-        day_ago = np.where(np.isnan(seasonal), last, seasonal)
-        profile = self._profile.expected(rows, made_s, np.array(HORIZONS_S))
-        # Where days repeat, the regression has only to learn how far today lies from the others.
-        steady = to_root(rates[:, _MEAN_SCALE, None] * np.array(HORIZONS_S))
-        repeats = self._scores.prefers_seasonal(rows) & np.isfinite(profile)
-        bases = np.where(repeats, to_root(profile), steady)
-        angles = 2.0 * np.pi * made_s / np.array([_HOUR_S, naive.DAY_S, _WEEK_S])
-        calendar = np.ravel(np.column_stack([np.sin(angles), np.cos(angles)]))
-        features = np.concatenate(
-            [
-                to_root(last),
-                to_root(day_ago),
-                to_root(np.where(np.isnan(profile), day_ago, profile)),
-                to_root(rates[:, _RATE_SCALES] * HORIZONS_S[-1]),
-                np.tile(calendar, (len(rows), 1)),
-            ],
-            axis=1,
+        said, floor = _only(pending.said, valid), pending.floor[valid]
+        losses = pinball_loss(counts_at(said.roots), outcomes[:, None])
+        quantiles = counts_at(said.mixed)
+        mixed = pinball_loss(quantiles, outcomes)
+        self._scores.learn(
+            rows,
+            horizon,
+            Losses(
+                mixture=mixed,
+                last=losses[:, _LAST],
+                seasonal=losses[:, _SEASONAL],
+                floor=losses[np.arange(len(rows)), floor],
+                error=np.square(said.mean - outcomes),
+                last_error=np.square(said.expected[:, _LAST] - outcomes),
+                under=outcomes <= quantiles[:, _TOP],
+                inside=band_share(said.mixed, outcomes),
+            ),
         )
-        river = self._river_roots(rows, features, bases, see=see)
-        return features, bases, np.stack([river, to_root(last), to_root(seasonal)], axis=1)
+        self._hedge[horizon].learn(rows, losses, mixed)
+        self._pooled[horizon].learn(pending.pooled[valid], said.expected[:, _POOLED], outcomes)
+        self._laws[horizon].learn(rows, said.expected, said.roots, outcomes)
+        targets = to_root(outcomes)
+        self._teach_river(rows, pending.river[valid], horizon, pending.bases[valid], targets)
+        if horizon == _DRIFT_HORIZON and round(pending.made_s / MINUTE_S) % 5 == 0:
+            self._look_for_drift(rows, targets - to_root(said.expected[:, _BY_DAY]))
 
-    def _river_roots(self, rows: Rows, features: Floats, bases: Floats, *, see: bool) -> Floats:
-        found = np.full((len(rows), len(HORIZONS_S)), np.nan)
-        for index, (row, values, base_roots) in enumerate(
-            zip(rows.tolist(), features.tolist(), bases.tolist(), strict=True)
+    def _look_for_drift(self, rows: Rows, errors: Floats) -> None:
+        for row, error in zip(rows.tolist(), errors.tolist(), strict=True):
+            if self._drift.changed(row, error):
+                self._drifted.append(row)
+                self._sources.shorten(row, _KEPT_AFTER_DRIFT)
+                for horizon, hedge in enumerate(self._hedge):
+                    hedge.clear(row)
+                    self._laws[horizon].clear(row)
+
+    def _see(self, rows: Rows, river: Floats) -> None:
+        for row, values in zip(rows.tolist(), river.tolist(), strict=True):
+            model = self._river[row]
+            if model is None:
+                model = self._river[row] = RiverRate()
+            model.see(dict(zip(RIVER_FEATURES, values, strict=True)))
+
+    def _teach_river(
+        self, rows: Rows, river: Floats, horizon: int, bases: Floats, targets: Floats
+    ) -> None:
+        for row, values, base, target in zip(
+            rows.tolist(), river.tolist(), bases.tolist(), targets.tolist(), strict=True
         ):
-            named = dict(zip(FEATURES, values, strict=True))
-            if see:
-                self._river[row].see(named)
-            roots = self._river[row].forecast(named, base_roots)
-            if roots is not None:
-                found[index] = roots
-        return found
+            model = self._river[row]
+            assert model is not None, "it was made when the forecast was"
+            model.learn(dict(zip(RIVER_FEATURES, values, strict=True)), horizon, base, target)
 
-    def _quantiles(self, rows: Rows, roots: Floats, horizon: int) -> Floats:
-        """Of every forecaster, the chosen floor last; (n, forecasters, levels)."""
-        quantiles = np.empty((len(rows), FORECASTERS, len(QUANTILE_LEVELS)))
-        for forecaster, residuals in enumerate(self._residuals[horizon]):
-            quantiles[:, forecaster] = residuals.quantiles(rows, roots[:, forecaster, horizon])
-        floor = self._floor(rows, roots)[:, horizon]
-        quantiles[:, FLOOR] = quantiles[np.arange(len(rows)), floor]
-        return quantiles
+    def _river_counts(self, rows: Rows, river: Floats, bases: Floats, horizon: int) -> Floats:
+        found = np.full(len(rows), np.nan)
+        for index, (row, values, base) in enumerate(
+            zip(rows.tolist(), river.tolist(), bases.tolist(), strict=True)
+        ):
+            model = self._river[row]
+            if model is not None:
+                root = model.forecast(dict(zip(RIVER_FEATURES, values, strict=True)), horizon, base)
+                if root is not None:
+                    found[index] = root
+        return np.where(np.isfinite(found), from_root(found), np.nan)
 
-    def _floor(self, rows: Rows, roots: Floats) -> Rows:
-        seasonal = self._scores.prefers_seasonal(rows) & np.isfinite(roots[:, SEASONAL])
-        return np.where(seasonal, SEASONAL, LAST_VALUE)
+    def _floor(self, rows: Rows, said: _Said, horizon: int) -> Rows:
+        seasonal = self._scores.prefers_seasonal(rows)[:, horizon]
+        return np.where(seasonal & np.isfinite(said.expected[:, _SEASONAL]), _SEASONAL, _LAST)
+
+    def _parts(self) -> Iterator[_Part]:
+        yield self._sources
+        yield self._scores
+        yield self._drift
+        yield from self._hedge
+        yield from self._laws
+
+    def _forget_river(self, row: int) -> None:
+        model = self._river[row]
+        if model is not None:
+            self._river_resets += model.resets
+            self._river[row] = None
 
 
-METHODS: dict[int, str] = {
-    RIVER: river_rate.METHOD,
-    LAST_VALUE: naive.LAST_VALUE,
-    SEASONAL: naive.SEASONAL,
-}
+def _only(said: _Said, valid: npt.NDArray[np.bool_]) -> _Said:
+    return _Said(
+        said.expected[valid],
+        said.roots[valid],
+        said.weights[valid],
+        said.mixed[valid],
+        said.means[valid],
+    )
 
 
 def _whole(now_s: float) -> float:

@@ -1,4 +1,7 @@
-"""The floor that every forecast has to beat: the last value, and the same time yesterday."""
+"""The floor that every forecast has to beat: the last value, and one season ago.
+
+The season is a day; where yesterday is not known yet, an hour.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,14 @@ def last_value(recent: CountWindow, rows: Rows, now_s: float, rates_per_s: Float
     return np.where(np.isnan(counts), expected, counts)
 
 
-def seasonal(minutes: CountWindow, rows: Rows, now_s: float) -> Floats:
-    """What came a day ago in the same horizon will come again.
+def ago(minutes: CountWindow, rows: Rows, now_s: float, season_s: float) -> Floats:
+    """What came one season ago in the same horizon will come again.
 
     Returns
     -------
-    (n, horizons) array of counts, not a number where yesterday is not known.
+    (n, horizons) array of counts, not a number where that time is not known.
     """
     columns = [
-        minutes.totals(rows, now_s - DAY_S + horizon_s, horizon_s) for horizon_s in HORIZONS_S
+        minutes.totals(rows, now_s - season_s + horizon_s, horizon_s) for horizon_s in HORIZONS_S
     ]
     return np.stack(columns, axis=1)

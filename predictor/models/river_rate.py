@@ -1,7 +1,7 @@
 """A River regression per model: how many requests come within each horizon.
 
-It learns in square roots of counts (see ``intervals``), from scaled features, and only how far
-the outcome lies from a plain guess: so it starts as that guess and not from zero. It is guarded
+It learns in square roots of counts, from scaled features, and only how far the outcome lies
+from what the regression of all models says: so it starts as that and not from zero. It is guarded
 in this one place: what is not finite resets the model, and no forecast leaves the range that
 outcomes have shown to be possible.
 """
@@ -9,7 +9,7 @@ outcomes have shown to be possible.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from river import linear_model, optim, preprocessing
@@ -71,24 +71,19 @@ class RiverRate:
         self._regressions[horizon].learn_one(scaled, root - base_root)
 
     def forecast(
-        self, features: Mapping[str, float], base_roots: Sequence[float]
-    ) -> tuple[float, ...] | None:
-        """Roots per horizon, finite and at least 0; None when it has no opinion or was reset."""
+        self, features: Mapping[str, float], horizon: int, base_root: float
+    ) -> float | None:
+        """A root, finite and at least 0; None when it has no opinion or was reset."""
         scaled = self._scaled(features)
         if scaled is None:
             return None
-        roots = [
-            base_root + regression.predict_one(scaled)
-            for base_root, regression in zip(base_roots, self._regressions, strict=True)
-        ]
-        if not all(map(math.isfinite, roots)):
+        root: float = base_root + self._regressions[horizon].predict_one(scaled)
+        if not math.isfinite(root):
             self.resets += 1
             self._start()
             return None
-        return tuple(
-            min(max(root, 0.0), max(_BEYOND_SEEN * largest, _LEAST_ROOT))
-            for root, largest in zip(roots, self._largest, strict=True)
-        )
+        highest = max(_BEYOND_SEEN * self._largest[horizon], _LEAST_ROOT)
+        return min(max(root, 0.0), highest)
 
     def _scaled(self, features: Mapping[str, float]) -> dict[str, float] | None:
         if not all(map(math.isfinite, features.values())):

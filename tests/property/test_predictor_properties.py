@@ -13,8 +13,10 @@ from contracts.events import PriorityClass, RequestReceived
 from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId, RequestId
 from predictor.engine import PredictorEngine
+from predictor.models.count_quantiles import CountQuantiles, band_share, counts_at
 from predictor.models.gap_hazard import GapHazard
-from predictor.models.intervals import ResidualQuantiles, to_root
+from predictor.models.hedge import HedgeWeights
+from predictor.models.pooled_rate import PooledRate
 from predictor.windows import CountWindow
 
 START_S = 1_700_000_000.0
@@ -59,7 +61,13 @@ def check(forecast: ModelForecast) -> None:
             assert horizon.mean >= 0.0
             assert all(math.isfinite(value) and value >= 0.0 for value in horizon.quantiles)
             assert list(horizon.quantiles) == sorted(horizon.quantiles)
-            for figure in (horizon.loss, horizon.floor_loss, horizon.coverage_ratio):
+            for figure in (
+                horizon.loss,
+                horizon.floor_loss,
+                horizon.coverage_ratio,
+                horizon.band_coverage_ratio,
+                horizon.rmsse,
+            ):
                 assert figure is None or math.isfinite(figure)
 
 
@@ -117,14 +125,53 @@ def test_hazards_never_decrease_with_the_delay(
 
 @given(st.lists(st.tuples(st.floats(0.0, 1e9), st.floats(0.0, 1e9)), max_size=150))
 def test_quantiles_are_ordered_whatever_came(pairs: list[tuple[float, float]]) -> None:
-    residuals, row = ResidualQuantiles(1), np.array([0])
+    law, row = CountQuantiles(1, 1, share=1.0), np.array([0])
     for forecast, outcome in pairs:
-        residuals.learn(row, to_root(np.array([forecast])), np.array([outcome]))
-    quantiles = residuals.quantiles(row, to_root(np.array([5.0])))[0]
+        expected, came = np.array([[forecast]]), np.array([outcome])
+        roots = law.roots(row, expected)
+        assert 0.0 <= band_share(roots[:, 0], came)[0] <= 1.0
+        law.learn(row, expected, roots, came)
+    for forecast in (0.0, 5.0, 1e9):
+        quantiles = counts_at(law.roots(row, np.array([[forecast]])))[0, 0]
+        mean = law.means(np.array([[forecast]]))[0, 0]
 
-    assert np.isfinite(quantiles).all()
-    assert (quantiles >= 0.0).all()
-    assert (np.diff(quantiles) >= 0.0).all()
+        assert np.isfinite(quantiles).all()
+        assert (quantiles >= 0.0).all()
+        assert (np.diff(quantiles) >= 0.0).all()
+        assert math.isfinite(mean)
+        assert mean >= 0.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-14.0, 14.0), st.floats(-8.0, 8.0), st.floats(0.0, 1e9)), max_size=80
+    )
+)
+def test_the_shared_regression_stays_finite_whatever_came(
+    seen: list[tuple[float, float, float]],
+) -> None:
+    pooled = PooledRate(2, share=0.2)
+    for ratio, plain, outcome in seen:
+        features = np.array([[1.0, ratio]])
+        means = pooled.expected(features, np.array([plain]))
+        assert np.isfinite(means).all()
+        assert (means > 0.0).all()
+        pooled.learn(features, means, np.array([outcome]))
+    assert pooled.resets == 0
+
+
+losses = st.one_of(st.floats(0.0, 1e9), st.just(math.nan))
+
+
+@given(st.lists(st.tuples(losses, losses, losses, st.floats(0.0, 1e9)), max_size=60))
+def test_weights_always_add_up(outcomes: list[tuple[float, float, float, float]]) -> None:
+    hedge, row = HedgeWeights(1, np.full(3, 1.0 / 3.0), share=1.0), np.array([0])
+    for *by_method, own in outcomes:
+        hedge.learn(row, np.array([by_method]), np.array([own]))
+        weights = hedge.of(row, np.array([[True, True, True]]))
+        assert np.isfinite(weights).all()
+        assert (weights >= 0.0).all()
+        assert abs(weights.sum() - 1.0) < 1e-9
 
 
 @given(
