@@ -71,6 +71,7 @@ def nodes(document: Document) -> tuple[NodeConfig, ...]:
                 url=localai.url,
                 api_key=None if key is None else key.get_secret_value(),
                 accelerator=localai.accelerator,
+                models_path=localai.models_path,
                 probe=localai.probe,
             ),
         )
@@ -82,6 +83,7 @@ def nodes(document: Document) -> tuple[NodeConfig, ...]:
             url=backend.url,
             api_key=None if backend.api_key is None else backend.api_key.get_secret_value(),
             accelerator=backend.accelerator,
+            models_path=backend.models_path,
             primary=backend.name == primary,
             probe=backend.probe,
         )
@@ -217,8 +219,11 @@ def workers_config(document: Document) -> WorkersConfig:
     key = workers.gateway_key or next(iter(document.gateway.keys), None)
     return WorkersConfig(
         gateway_key=None if key is None else key.get_secret_value(),
-        retention_cron=workers.retention_schedule,
+        retention_cron=workers.maintenance.retention or workers.retention_schedule,
         time_zone=workers.time_zone,
+        backtest_cron=workers.maintenance.backtest,
+        retrain_cron=workers.maintenance.retrain,
+        profiles_cron=workers.maintenance.profiles,
         max_processes=workers.max_processes,
         webhook_secret=(
             None if workers.webhook_secret is None else workers.webhook_secret.get_secret_value()
@@ -245,10 +250,10 @@ def controller_config(
         load_timeout_s=scheduler.load_timeout_seconds,
         drain_timeout_s=scheduler.drain_timeout_seconds,
         batch_slots=document.workers.batch_slots,
+        monitoring=monitoring_config(document),
         preload=preload,
         ladders=ladders(document),
         ladder_options=ladder_options(document),
-        monitoring=monitoring_config(document),
         scaling=scaling_config(document.autoscaling, document.compose_scaler),
     )
 
@@ -298,10 +303,10 @@ def planner_config(document: Document) -> PlannerConfig:
         tick_s=scheduler.tick_seconds,
         turn_s=scheduler.turn_seconds,
         turn_drain_s=scheduler.turn_drain_seconds,
+        strain=strain_config(document),
         groups=groups(document),
         warm=warm_config(document),
         schedules=schedules(document),
-        strain=strain_config(document),
     )
 
 

@@ -31,6 +31,9 @@ _DAY_S = 86_400
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - a gateway and a dashboard are there to be reached
 
 
+CRON_ALLOWED = 'a cron line of five fields such as "37 2 * * *", or "off"'
+
+
 class Timeouts(Section):
     """Limits of the data path. There are no others."""
 
@@ -188,6 +191,27 @@ class Control(Section):
     )
 
 
+class Maintenance(Section):
+    """When chores of the night are done; each waits until nobody is waiting for a model."""
+
+    retention: Text | None = setting(
+        "Tidying up of logs, files and batches. None: as `workers.retention_schedule` says.",
+        default=None,
+        allowed=CRON_ALLOWED,
+    )
+    backtest: Text = setting(
+        "Judging the forecasts of the last week.", default="37 2 * * *", allowed=CRON_ALLOWED
+    )
+    retrain: Text = setting(
+        "Training a challenger, which takes over where it was better over the last week.",
+        default="7 4 * * 1,4",
+        allowed=CRON_ALLOWED,
+    )
+    profiles: Text = setting(
+        "Going through what was measured of models.", default="47 3 * * *", allowed=CRON_ALLOWED
+    )
+
+
 class Workers(Section):
     """Background work: batches and jobs."""
 
@@ -204,6 +228,7 @@ class Workers(Section):
     time_zone: Text = setting(
         "Time zone of the schedule.", default="UTC", allowed='a zone such as "Europe/Berlin"'
     )
+    maintenance: Maintenance = setting("Chores of the night.", default=Maintenance())
     max_processes: Whole = setting(
         "Processes of one queue at most, with `headstart up`; their number follows the backlog.",
         default=4,
@@ -264,6 +289,11 @@ class Backend(Section):
     primary: bool | None = setting(
         "Lists, UI and admin calls go to this one. None: to the first.", default=None
     )
+    probe: ProbeWord = setting(
+        "Who tells of its machine: `local` our own probes, since it is this one, `api` LocalAI. "
+        "`auto`: our own for the primary one, if its address is on this machine.",
+        default="auto",
+    )
 
 
 class LocalAI(Section):
@@ -279,6 +309,11 @@ class LocalAI(Section):
         "File that holds the key instead.", default=None, allowed="a path"
     )
     accelerator: Accelerator = setting("What its models run on.", default="cuda")
+    probe: ProbeWord = setting(
+        "Who tells of its machine: `local` our own probes, since it is this one, `api` LocalAI. "
+        "`auto`: our own, if its address is on this machine.",
+        default="auto",
+    )
     models_path: Text | None = setting(
         "Its models folder, where it is mounted here: weights can then be read ahead, and seen in "
         "the page cache. None: it is not.",
@@ -289,11 +324,6 @@ class LocalAI(Section):
         "Several instances instead of `url`.", default=(), allowed="a list of backends"
     )
 
-    probe: ProbeWord = setting(
-        "Who tells of its machine: `local` our own probes, since it is this one, `api` LocalAI. "
-        "`auto`: our own for the primary one, if its address is on this machine.",
-        default="auto",
-    )
 
 class Redis(Section):
     """The Redis-compatible server between the processes."""
@@ -309,11 +339,6 @@ class Redis(Section):
 class Predictor(Section):
     """How often forecasts are made, and for how many models."""
 
-    probe: ProbeWord = setting(
-        "Who tells of its machine: `local` our own probes, since it is this one, `api` LocalAI. "
-        "`auto`: our own, if its address is on this machine.",
-        default="auto",
-    )
     publish_seconds: Number = setting("Time between two forecasts.", default=10.0, ge=0.5, le=3600)
     expires_seconds: Number = setting(
         "A forecast older than this counts as absent.", default=60.0, ge=1, le=_DAY_S

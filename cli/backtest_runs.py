@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from zlib import crc32
 
 from rich.console import Console
 from rich.progress import Progress
@@ -19,7 +18,7 @@ from contracts.events import AnyEvent, PriorityClass, RequestReceived
 from contracts.forecasts import HORIZONS_S
 from contracts.ids import ModelId, RequestId
 from predictor.backtest import BacktestRow, plan_for, walk_forward
-from predictor.backtest_history import History, demand_of
+from predictor.backtest_history import History, demand_of, sampled
 from simulator.workloads import Workload, guess_workload, load_workload
 
 SEED = 0
@@ -57,11 +56,6 @@ def results_of(asked: Asked) -> Iterator[tuple[str, BacktestRow]]:
     _check(asked)
     for name, events in _histories(asked):
         yield from ((name, row) for row in _run(asked, name, events))
-
-
-def sampled(models: Sequence[ModelId], at_most: int = MAX_MODELS) -> frozenset[ModelId]:
-    """``at_most`` of them, the same each time: those whose names have the smallest CRC-32."""
-    return frozenset(sorted(models, key=lambda name: (crc32(name.encode()), name))[:at_most])
 
 
 def _run(asked: Asked, name: str, events: Sequence[AnyEvent]) -> list[BacktestRow]:
@@ -110,7 +104,7 @@ def _kept(events: Sequence[AnyEvent], wanted: Sequence[str]) -> list[AnyEvent]:
     missing = [name for name in wanted if name not in known]
     if missing:
         raise Invalid(f"--models {missing[0]!r}: no request names it")
-    chosen = frozenset(map(ModelId, wanted)) or sampled(list(known))
+    chosen = frozenset(map(ModelId, wanted)) or sampled(known, MAX_MODELS)
     if not wanted and len(known) > len(chosen):
         sys.stderr.write(f"{len(chosen)} of {len(known)} models are judged\n")
     kept = [event for event in events if getattr(event, "model", None) in chosen]

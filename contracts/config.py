@@ -27,6 +27,8 @@ class NodeConfig:
     api_key: str | None = field(default=None, repr=False)
     accelerator: str = "cuda"
     primary: bool = True
+    models_path: str | None = None
+    """Its models folder, where it is mounted here."""
     probe: str = "auto"
 
 
@@ -507,6 +509,9 @@ class WorkersConfig:
         Whether webhooks may be in our own network.
     retention_cron, time_zone : str
         When logs, files and batches are tidied up: a cron line, in the time of this zone.
+    backtest_cron, retrain_cron, profiles_cron : str
+        When forecasts are judged, when a challenger is trained, and when what was measured of
+        models is gone through; ``off``: never.
     max_processes : int
         Processes of one queue at most, where one machine runs all of them.
     files_url : str or None
@@ -520,6 +525,9 @@ class WorkersConfig:
     webhooks_to_private: bool = False
     retention_cron: str = "17 3 * * *"
     time_zone: str = "UTC"
+    backtest_cron: str = "37 2 * * *"
+    retrain_cron: str = "7 4 * * 1,4"
+    profiles_cron: str = "47 3 * * *"
     max_processes: int = 4
     files_url: str | None = None
     files_max_bytes: int = 10 * 1024**3

@@ -10,8 +10,9 @@ no phase of cron is preferred.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -113,8 +114,12 @@ class BacktestResult:
 
     rows: tuple[BacktestRow, ...]
     bands: tuple[Band, ...]
+    losses: Mapping[str, Mapping[ModelId, float]]
+    """By method and model: scaled loss within five minutes, where it can be told."""
     models: int
     events: int
+    from_s: float
+    until_s: float
 
 
 def plan_for(workload: str, history: History, config: PredictorConfig) -> BacktestPlan:
@@ -128,6 +133,13 @@ def plan_for(workload: str, history: History, config: PredictorConfig) -> Backte
         return BacktestPlan(workload=workload, warm_up_s=DAY_S, season_s=DAY_S, config=config)
     warm_up_s = max(HOUR_S, length_s / 8)
     return BacktestPlan(workload=workload, warm_up_s=warm_up_s, season_s=HOUR_S, config=config)
+
+
+def plan_for_week(workload: str, history: History, config: PredictorConfig) -> BacktestPlan:
+    """As ``plan_for``, but only the last week is scored; what lies before it is learned from."""
+    plan = plan_for(workload, history, config)
+    before_s = history.end_s - history.start_s - 7 * DAY_S
+    return replace(plan, warm_up_s=max(plan.warm_up_s, before_s))
 
 
 def walk_forward(
@@ -174,8 +186,11 @@ class _Walk:
         return BacktestResult(
             rows=self._book.rows(),
             bands=self._book.bands(),
+            losses=self._book.losses(),
             models=len(self._history.models),
             events=len(events),
+            from_s=start_s + self._plan.warm_up_s,
+            until_s=end_s,
         )
 
     def _pass_time(self, until_s: float) -> None:
@@ -283,6 +298,22 @@ class _Book:
             for row, points in self._bands.items()
             if points
         )
+
+    def losses(self) -> Mapping[str, Mapping[ModelId, float]]:
+        """Scaled loss within five minutes of each method and model."""
+        if not self._arrivals:
+            return {}
+        tally = self._arrivals[_BAND_HORIZON]
+        return {
+            name: {
+                model: loss
+                for model, loss in zip(
+                    self._history.models, tally.losses_by_model(method).tolist(), strict=True
+                )
+                if math.isfinite(loss)
+            }
+            for method, name in enumerate(self._methods)
+        }
 
     def _open(self, arrivals: ArrivalOpinions, uses: UseOpinions, boosted: Floats | None) -> None:
         floors = (NAIVE_LAST_VALUE, NAIVE_SEASONAL)

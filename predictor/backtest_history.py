@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 
@@ -24,6 +25,11 @@ def demand_of(event: AnyEvent) -> ModelId | None:
     if isinstance(event, RequestReceived) and not event.is_retry and not event.is_deferrable:
         return event.model
     return None
+
+
+def sampled(models: Iterable[ModelId], at_most: int) -> frozenset[ModelId]:
+    """``at_most`` of them, the same each time: those whose names have the smallest CRC-32."""
+    return frozenset(sorted(models, key=lambda name: (crc32(name.encode()), name))[:at_most])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from importlib.metadata import version
 
 import structlog
 
@@ -19,11 +18,6 @@ LOOK_S = 60.0
 """How often a reader should look."""
 
 
-def library_versions() -> Mapping[str, str]:
-    """Those on which a snapshot's numbers rest."""
-    return {name: version(name) for name in ("numpy", "scikit-learn")}
-
-
 class ChampionWatch:
     """Reads the snapshot and keeps what it holds.
 
@@ -31,7 +25,7 @@ class ChampionWatch:
     ----------
     champions : ChampionStore
     versions : mapping
-        See ``library_versions``.
+        See ``predictor.library_versions``.
     """
 
     def __init__(self, champions: ChampionStore, versions: Mapping[str, str]) -> None:

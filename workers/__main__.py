@@ -16,6 +16,7 @@ from types import FrameType
 import redis
 import structlog
 
+from adapters.champion_files import DiskChampionStore
 from adapters.clock import ScaledClock
 from adapters.file_store import RESULTS_FOLDER, DiskResultLog
 from adapters.file_stores import open_file_store
@@ -24,8 +25,11 @@ from adapters.log_setup import configure_logging
 from adapters.process_signals import on_hang_up_in_thread
 from adapters.redis_batches import RedisBatchStore
 from adapters.redis_client import connect
+from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_insights import RedisInsightStore
 from adapters.redis_job_results import RedisJobResults
+from adapters.redis_profiles import RedisProfileStore
 from adapters.redis_retention import (
     DECISIONS_INDEX_KEY,
     DECISIONS_KEY,
@@ -38,6 +42,7 @@ from adapters.settings import Settings, load_settings
 from adapters.webhooks import HttpNotifier
 from contracts.errors import HeadstartError, Invalid, Transient
 from contracts.ports import Clock, JobQueue
+from predictor.library_versions import library_versions
 from workers.batches.sweep import Sweep
 from workers.children import die_with_parent, supervise
 from workers.chores import Chores
@@ -81,6 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             wanted=_scaler(settings, redis_url),
         )
         return 0
+    if options.queue == MAINTENANCE:
+        _stand_back()
     probe = connect_blocking(redis_url)
     runner = JobRunner(
         tools_opener(
@@ -140,6 +147,12 @@ def tools_opener(
                 webhook_secret=config.webhook_secret,
                 batches=RedisBatchStore(client),
                 files=open_file_store(config, settings.data_dir),
+                events=RedisEventLog(client),
+                insights=RedisInsightStore(client),
+                champions=DiskChampionStore(settings.data_dir),
+                profiles=RedisProfileStore(client),
+                versions=library_versions(),
+                predictor=settings.predictor_config(),
                 line_results=DiskResultLog(settings.data_dir / RESULTS_FOLDER),
             )
         finally:
@@ -256,7 +269,7 @@ def _command(queue: str, gateway_url: str | None) -> list[str]:
 def _scaler(settings: Settings, redis_url: str) -> Callable[[], Mapping[str, int]]:
     """What tells how many processes each queue is to have."""
     most = settings.workers_config().max_processes
-    scales = Scales(dict.fromkeys((REALTIME_FALLBACK, BATCH, BACKGROUND), most) | {MAINTENANCE: 1})
+    scales = Scales(dict.fromkeys((REALTIME_FALLBACK, BATCH, BACKGROUND), most) | {MAINTENANCE: 2})
     jobs = RqJobQueue(connect_blocking(redis_url), QUEUES)
 
     def wanted() -> Mapping[str, int]:
@@ -267,6 +280,12 @@ def _scaler(settings: Settings, redis_url: str) -> Callable[[], Mapping[str, int
         return scales.wanted(counts, time.monotonic())
 
     return wanted
+
+
+def _stand_back() -> None:
+    """Maintenance computes for minutes: it takes what others leave of one core."""
+    os.nice(10)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _nothing() -> None:

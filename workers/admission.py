@@ -90,6 +90,62 @@ def admit(
     return _hold(Reason.NOT_RESIDENT, candidate, config)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoreAdmission:
+    """How patient maintenance is.
+
+    Attributes
+    ----------
+    hold_s : float
+        When a held chore looks again.
+    max_hold_s : float
+        After this long it starts all the same, at the lowest priority: it is for people's good.
+    world_expires_s : float
+        A snapshot older than this says nothing.
+    """
+
+    hold_s: float = 60.0
+    max_hold_s: float = 6 * 3600.0
+    world_expires_s: float = 30.0
+
+
+def admit_chore(
+    *,
+    world: WorldSnapshot | None,
+    limits: ClassLimits | None,
+    waited_s: float,
+    others_running: int,
+    now_s: float,
+    config: ChoreAdmission,
+) -> Admission:
+    """Whether heavy maintenance may start: as background work, though it asks no model.
+
+    One at a time; not while somebody waits for a model, nor while background work has no slot.
+
+    Parameters
+    ----------
+    limits : ClassLimits or None
+        Those of background work.
+    others_running : int
+        Jobs of maintenance that run beside it.
+    """
+    if others_running > 0:
+        return _hold_chore(Reason.CLASS_SLOTS_FULL, config)
+    if waited_s >= config.max_hold_s:
+        return Admission(admitted=True, reason=Reason.WAITED_LONGEST)
+    if limits is not None and _holds(limits, PriorityClass.BACKGROUND, now_s) and not limits.slots:
+        return _hold_chore(Reason.CLASS_SLOTS_FULL, config)
+    if world is None or now_s - world.taken_at_s > config.world_expires_s:
+        return Admission(admitted=True, reason=Reason.PASS_THROUGH)
+    if _higher_class_waits(world, PriorityClass.BACKGROUND):
+        return _hold_chore(Reason.HIGHER_CLASS_WAITS, config)
+    return Admission(admitted=True, reason=Reason.PASS_THROUGH)
+
+
+def _hold_chore(reason: Reason, config: ChoreAdmission) -> Admission:
+    return Admission(admitted=False, reason=reason, retry_after_s=config.hold_s)
+
+
 _RANK = {PriorityClass.REALTIME: 0, PriorityClass.BATCH: 1, PriorityClass.BACKGROUND: 2}
 
 

@@ -22,7 +22,7 @@ from rq.utils import now
 
 from contracts.errors import HeadstartError, Invalid, Permanent, Transient
 from contracts.jobs import CANCELLED, JOB_ID_MAX
-from workers.handlers import batch, inference, retention, webhook
+from workers.handlers import backtest, batch, inference, profiles, retention, retrain, webhook
 from workers.queues import MAINTENANCE
 from workers.retry import (
     DEFAULT_POLICY,
@@ -42,9 +42,12 @@ OpenTools: TypeAlias = Callable[[], AbstractAsyncContextManager[Tools]]
 
 KINDS: Mapping[str, Handler] = MappingProxyType(
     {
+        backtest.KIND: backtest.run,
         batch.KIND: batch.run,
         inference.KIND: inference.run,
+        profiles.KIND: profiles.run,
         retention.KIND: retention.run,
+        retrain.KIND: retrain.run,
         webhook.KIND: webhook.run,
     }
 )

@@ -22,8 +22,8 @@ QUEUES: Mapping[str, JobQueueConfig] = MappingProxyType(
             # One job per line, and the Batch API takes 50,000 lines in a file.
             JobQueueConfig(name=BATCH, capacity=100_000),
             JobQueueConfig(name=BACKGROUND, capacity=10_000),
-            # Our own chores: a few a day each.
-            JobQueueConfig(name=MAINTENANCE, capacity=100, run_limit_s=900),
+            # Our own chores: a few a day each. A backtest of a full log takes tens of minutes.
+            JobQueueConfig(name=MAINTENANCE, capacity=100, run_limit_s=2 * 3600),
         )
     }
 )

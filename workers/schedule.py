@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -10,6 +11,7 @@ from cronsim import CronSim, CronSimError
 
 from contracts.config import WorkersConfig
 from contracts.errors import Invalid
+from contracts.insights import NextRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +32,47 @@ class DueRun:
     due_at_s: float
 
 
+OFF = "off"
+"""A chore with this in place of a cron line is never done."""
+_LOOK_BACK_S = 366 * 86_400.0
 CATCH_UP_S = 6 * 3600.0
 """What fell due while no worker ran is still done this long after."""
 
 
 def chores_of(config: WorkersConfig) -> tuple[Chore, ...]:
     """What is to be done again and again. Raises Invalid for a line or a zone that is none."""
-    chores = (Chore(kind="retention", cron=config.retention_cron, zone=config.time_zone),)
+    lines = {
+        "retention": config.retention_cron,
+        "backtest": config.backtest_cron,
+        "retrain": config.retrain_cron,
+        "profiles": config.profiles_cron,
+    }
+    chores = tuple(
+        Chore(kind=kind, cron=cron, zone=config.time_zone)
+        for kind, cron in lines.items()
+        if cron.strip().lower() != OFF
+    )
     for chore in chores:
         due_run(chore, after_s=0.0, until_s=1.0)
     return chores
+
+
+def next_runs(chores: Sequence[Chore], now_s: float) -> tuple[NextRun, ...]:
+    """When each chore is due next, and when it was last. Raises Invalid as ``due_run``."""
+    found = []
+    for chore in chores:
+        last = due_run(chore, after_s=now_s - CATCH_UP_S - _LOOK_BACK_S, until_s=now_s)
+        found.append(
+            NextRun(
+                kind=chore.kind,
+                cron=chore.cron,
+                time_zone=chore.zone,
+                next_at_s=_next_s(chore, now_s),
+                last_at_s=None if last is None else last.due_at_s,
+                last_job_id=None if last is None else last.job_id,
+            )
+        )
+    return tuple(found)
 
 
 def due_run(chore: Chore, *, after_s: float, until_s: float) -> DueRun | None:
@@ -63,3 +96,9 @@ def due_run(chore: Chore, *, after_s: float, until_s: float) -> DueRun | None:
         return None
     stamp = moment.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     return DueRun(kind=chore.kind, job_id=f"{chore.kind}-{stamp}", due_at_s=moment.timestamp())
+
+
+def _next_s(chore: Chore, now_s: float) -> float | None:
+    start = datetime.fromtimestamp(now_s, UTC).astimezone(ZoneInfo(chore.zone))
+    moment = next(CronSim(chore.cron, start), None)
+    return None if moment is None else moment.timestamp()

@@ -8,17 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from contracts.batches import BatchStore, FileStore, ResultLog
+from contracts.config import PredictorConfig
+from contracts.insights import ChampionStore, InsightStore
 from contracts.ports import (
     Clock,
+    EventLog,
     ForecastStore,
     InferenceGateway,
     JobQueue,
     JobResults,
     Notifier,
+    ProfileStore,
     SnapshotStore,
     Trimmable,
 )
-from workers.admission import AdmissionConfig
+from workers.admission import AdmissionConfig, ChoreAdmission
 
 T = TypeVar("T")
 
@@ -43,6 +47,8 @@ class RetentionConfig:
         A forecast goes when its model was last seen this long ago.
     batch_age_s : float
         A batch's record goes this long after its end; its files say themselves when they go.
+    profile_age_s : float
+        What was measured of a model goes when nothing was added for so long.
     """
 
     max_age_s: float = 14 * 24 * 3600.0
@@ -51,6 +57,7 @@ class RetentionConfig:
     )
     forecast_age_s: float = 30 * 24 * 3600.0
     batch_age_s: float = 30 * 24 * 3600.0
+    profile_age_s: float = 60 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +80,15 @@ class Tools:
     line_results: ResultLog | None = None
     notifier: Notifier | None = None
     webhook_secret: str | None = field(default=None, repr=False)
+    events: EventLog | None = None
+    insights: InsightStore | None = None
+    champions: ChampionStore | None = None
+    profiles: ProfileStore | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Libraries that a snapshot of the challenger rests on."""
+    predictor: PredictorConfig = field(default_factory=PredictorConfig)
     aside: Aside = asyncio.to_thread
+    chores: ChoreAdmission = field(default_factory=ChoreAdmission)
     admission: AdmissionConfig = field(default_factory=AdmissionConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
 

@@ -14,7 +14,7 @@ from simulator.clock import VirtualClock
 from simulator.memory_jobs import MemoryJobQueue
 from workers.chores import Chores
 from workers.queues import QUEUES
-from workers.schedule import Chore, chores_of, due_run
+from workers.schedule import Chore, chores_of, due_run, next_runs
 
 HOUR_S = 3600.0
 NIGHTLY = Chore(kind="retention", cron="17 3 * * *")
@@ -103,9 +103,33 @@ async def test_a_run_that_could_not_be_queued_is_due_again():
 
 
 def test_the_schedule_is_configured_and_a_wrong_one_is_told_at_once():
-    (chore,) = chores_of(WorkersConfig(retention_cron="5 4 * * 1", time_zone="Europe/Berlin"))
-    assert chore == Chore(kind="retention", cron="5 4 * * 1", zone="Europe/Berlin")
+    config = WorkersConfig(
+        retention_cron="5 4 * * 1",
+        backtest_cron="6 4 * * *",
+        retrain_cron="off",
+        profiles_cron="Off ",
+        time_zone="Europe/Berlin",
+    )
+    assert chores_of(config) == (
+        Chore(kind="retention", cron="5 4 * * 1", zone="Europe/Berlin"),
+        Chore(kind="backtest", cron="6 4 * * *", zone="Europe/Berlin"),
+    )
+    assert [chore.kind for chore in chores_of(WorkersConfig())] == [
+        *("retention", "backtest", "retrain", "profiles")
+    ]
     with pytest.raises(Invalid, match="no cron line"):
         chores_of(WorkersConfig(retention_cron="nightly"))
     with pytest.raises(Invalid, match="Moon/Base"):
         chores_of(WorkersConfig(time_zone="Moon/Base"))
+
+
+def test_the_next_run_and_the_last_one_are_told():
+    weekly = Chore(kind="retrain", cron="7 4 * * 1", zone="Europe/Berlin")
+    seldom = Chore(kind="seldom", cron="0 0 29 2 *")
+    found, leap = next_runs([weekly, seldom], _at("2026-03-11T12:00:00"))
+    assert found.next_at_s == _at("2026-03-16T03:07:00")
+    assert found.last_at_s == _at("2026-03-09T03:07:00")
+    assert found.last_job_id == "retrain-20260309T030700Z"
+    assert (found.cron, found.time_zone) == ("7 4 * * 1", "Europe/Berlin")
+    assert (leap.last_at_s, leap.last_job_id) == (None, None)
+    assert leap.next_at_s == _at("2028-02-29T00:00:00")
