@@ -12,6 +12,12 @@ from contracts.errors import Invalid
 from emulator.models import EmulatedModel, dump_yaml, load_yaml, parse_model
 
 
+MAX_REMOVED_FILES = 1_000
+
+_QUANTISED = {"f16": 16.0, "q8_0": 8.5, "q6_k": 6.6, "q5_k_m": 5.7, "q4_k_m": 4.8, "q2_k": 3.0}
+"""Bits of a weight by the end of a file's name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One configuration file: a model, or (``target`` set) an alias of one."""
@@ -23,10 +29,17 @@ class Entry:
 
 
 class Catalog:
-    """Configurations by name, in the order in which they came."""
+    """Configurations by name, in the order in which they came.
+
+    Attributes
+    ----------
+    removed_files : list of str
+        Weights that went with the last model that named them.
+    """
 
     def __init__(self, models: tuple[EmulatedModel, ...]) -> None:
         self._entries: dict[str, Entry] = {}
+        self.removed_files: list[str] = []
         for model in models:
             self._entries[model.name] = Entry(model.name, model.to_yaml(), model)
             for alias in model.aliases:
@@ -116,8 +129,12 @@ class Catalog:
         return self._entries[name]
 
     def delete(self, name: str) -> None:
-        """Take a configuration away; an unknown name is no error."""
-        self._entries.pop(name, None)
+        """Take a configuration away, with weights that no other names; an unknown is no error."""
+        entry = self._entries.pop(name, None)
+        file = "" if entry is None else file_in(load_yaml(entry.text))
+        named = {file_in(load_yaml(other.text)) for other in self._entries.values()}
+        if file and file not in named and len(self.removed_files) < MAX_REMOVED_FILES:
+            self.removed_files.append(file)
 
     def _checked_alias(self, name: str, target: str) -> Entry:
         aimed = self._entries.get(target)
@@ -138,12 +155,39 @@ def model_of(document: Mapping[str, Any], known: EmulatedModel | None) -> Emulat
     emulated = document.get("emulator")
     costs = emulated if isinstance(emulated, Mapping) else {}
     model = parse_model({"name": base.name, **_costs_of(base), **costs}, where="emulator")
+    layers = document.get("gpu_layers", base.gpu_layers)
     return replace(
-        model,
+        with_file(model, file_in(document)),
+        gpu_layers=layers if isinstance(layers, int) else None,
         aliases=base.aliases,
         pinned=bool(document.get("pinned", False)),
         disabled=bool(document.get("disabled", False)),
     )
+
+
+def file_in(document: Mapping[str, Any]) -> str:
+    """The weights that a configuration names; empty: none."""
+    parameters = document.get("parameters")
+    named = parameters.get("model") if isinstance(parameters, Mapping) else None
+    return named if isinstance(named, str) else ""
+
+
+def with_file(model: EmulatedModel, file: str) -> EmulatedModel:
+    """The model with other weights: as much smaller as their quantisation is."""
+    before, after = _bits(model.weights_file), _bits(file)
+    if not model.weights or not file or file == model.weights_file:
+        return model
+    if before is None or after is None:
+        return replace(model, file=file)
+    footprint_mb = round(model.footprint_mb * after / before)
+    load_s = model.load_s * after / before
+    return replace(model, file=file, footprint_mb=footprint_mb, load_s=load_s)
+
+
+def _bits(file: str) -> float | None:
+    """How many bits a weight takes in a file of this name; None: it does not say."""
+    words = file.lower().removesuffix(".gguf")
+    return next((bits for word, bits in _QUANTISED.items() if words.endswith(word)), None)
 
 
 def read_document(body: bytes, content_type: str) -> Mapping[str, Any]:

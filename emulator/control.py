@@ -50,6 +50,7 @@ async def state(app: Emulator, _request: Request, reply: Reply) -> None:
             "others_bytes": cluster.others_bytes,
             "model_limit": machine.model_limit,
             "last_seq": app.events.last_seq,
+            "removed_files": list(app.catalog.removed_files),
             "models": models,
         },
     )

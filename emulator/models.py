@@ -55,6 +55,12 @@ class EmulatedModel:
         Whether it refuses what it is not made for, as most real backends do.
     weights : bool
         Whether LocalAI has files to estimate its memory by.
+    file : str
+        Its weights below the models folder; empty: named as the model is.
+    layers, gpu_layers : int, int or None
+        How many it has, and how many of them are on the GPU; None: all.
+    cpu_factor : float
+        How many times longer a request takes with none of them there.
     keeps_format : bool
         Whether it says JSON where a schema or a grammar asks for it, and calls tools; else it
         says words, whatever is asked.
@@ -78,6 +84,10 @@ class EmulatedModel:
     first_touch_s: float = 0.0
     strict: bool = False
     keeps_format: bool = True
+    file: str = ""
+    layers: int = 32
+    gpu_layers: int | None = None
+    cpu_factor: float = 8.0
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -90,11 +100,26 @@ class EmulatedModel:
         """Memory while it is loading or loaded."""
         return self.footprint_mb * MIB
 
+    @property
+    def gpu_share(self) -> float:
+        """How much of it is on the GPU."""
+        return 1.0 if self.gpu_layers is None else min(1.0, self.gpu_layers / self.layers)
+
+    @property
+    def slowdown(self) -> float:
+        """How many times longer a request takes than with all layers on the GPU."""
+        return 1.0 + (self.cpu_factor - 1.0) * (1.0 - self.gpu_share)
+
+    @property
+    def weights_file(self) -> str:
+        """Its weights below the models folder."""
+        return self.file or f"{self.name}.gguf"
+
     def spec(self) -> ModelSpec:
-        """Its costs, for the cluster."""
+        """Its costs on the GPU, for the cluster."""
         return ModelSpec(
             name=self.name,
-            footprint_bytes=self.footprint_bytes,
+            footprint_bytes=int(self.footprint_bytes * self.gpu_share),
             load_s=self.load_s,
             parallel=self.parallel,
         )
@@ -104,11 +129,14 @@ class EmulatedModel:
         config: dict[str, Any] = {
             "backend": "emulated",
             "context_size": self.context_size,
-            "emulator": {name: getattr(self, name) for name in _EMULATED if name != "kind"},
+            "emulator": {name: getattr(self, name) for name in _EMULATED if name != "kind"}
+            | {name: getattr(self, name) for name in _TOLD if getattr(self, name) != _default(name)},
             "known_usecases": [f"FLAG_{usecase.upper()}" for usecase in self.usecases],
             "name": self.name,
-            "parameters": {"model": f"{self.name}.gguf" if self.weights else self.name},
+            "parameters": {"model": self.weights_file if self.weights else self.name},
         }
+        if self.gpu_layers is not None:
+            config["gpu_layers"] = self.gpu_layers
         if self.pinned:
             config["pinned"] = True
         if self.disabled:
@@ -120,6 +148,9 @@ _EMULATED = (
     "kind", "footprint_mb", "load_s", "parallel", "tokens_per_s", "first_token_s", "answer_tokens",
 )  # fmt: skip
 
+_TOLD = ("file", "layers", "cpu_factor")
+"""These stand in the model's own YAML where they say anything."""
+
 _FIELDS = {item.name: item for item in fields(EmulatedModel)}
 _MINIMUM = {
     "first_touch_s": 0,
@@ -128,6 +159,9 @@ _MINIMUM = {
     "first_token_s": 0,
     "parallel": 1,
     "answer_tokens": 1,
+    "layers": 1,
+    "gpu_layers": 0,
+    "cpu_factor": 1,
 }
 
 
@@ -186,6 +220,10 @@ def parse_model(entry: object, *, where: str = "model") -> EmulatedModel:
             f'{where}: model {name}: kind = "{known["kind"]}": must be one of {", ".join(USECASES)}'
         )
     return EmulatedModel(**known, extra=extra)
+
+
+def _default(name: str) -> object:
+    return _FIELDS[name].default
 
 
 def load_yaml(text: str) -> Any:

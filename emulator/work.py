@@ -78,11 +78,12 @@ def timing(
     """When the first token comes, how far apart they are, and when the work ends."""
     if model is None:
         return 0.0, 0.0, 0.0
+    slow = model.slowdown
     if service_s is not None:
-        first_s = min(model.first_token_s, service_s / 2)
-        return first_s, (service_s - first_s) / max(1, tokens), service_s
-    first_s = model.first_token_s + extra_s
-    step_s = 1.0 / model.tokens_per_s
+        first_s = min(model.first_token_s, service_s / 2) * slow
+        return first_s, (service_s * slow - first_s) / max(1, tokens), service_s * slow
+    first_s = model.first_token_s * slow + extra_s
+    step_s = slow / model.tokens_per_s
     return first_s, step_s, first_s + tokens * step_s
 
 
