@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from adapters.localai_warming import usecases_by_name, usecases_of
 from adapters.model_kinds import modality_of
+from adapters.model_revision import revision_of
 from adapters.model_weights import local_weights
 from adapters.settings_configs import profile_of
 from adapters.settings_merge import without_nulls
@@ -65,6 +66,7 @@ def parse_scheduling_profile(text: str | bytes, *, source: str = "model file") -
         weights=local_weights(file.values),
         threads=_whole(file.values.get("threads")),
         gpu_layers=_whole(file.values.get("gpu_layers")),
+        revision=revision_of(file.values),
     )
 
 
