@@ -285,7 +285,7 @@ def strain_config(document: Document) -> StrainConfig:
 def planner_config(document: Document) -> PlannerConfig:
     """What the planner is parametrised by."""
     scheduler, optimization, memory = document.scheduler, document.optimization, document.memory
-    budget_mb = memory.gpu_budget_mb
+    budget_mb, host_mb = memory.gpu_budget_mb, memory.host_budget_mb
     prefetch_window_s = optimization.prefetch_window_minutes * 60
     return PlannerConfig(
         policy="headstart" if scheduler.mode == "resource-aware" else scheduler.policy,
@@ -300,6 +300,7 @@ def planner_config(document: Document) -> PlannerConfig:
         default_target_s=scheduler.default_target_seconds,
         reserve_ratio=memory.reserve_ratio,
         budget_bytes=None if budget_mb is None else budget_mb * MIB,
+        host_budget_bytes=None if host_mb is None else host_mb * MIB,
         tick_s=scheduler.tick_seconds,
         turn_s=scheduler.turn_seconds,
         turn_drain_s=scheduler.turn_drain_seconds,

@@ -38,6 +38,11 @@ class Problems:
         return len(self._lines) + self._left_out
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """Those that are kept, in the order in which they were found."""
+        return tuple(self._lines)
+
+    @property
     def is_full(self) -> bool:
         """Whether further lines are only counted."""
         return len(self._lines) >= MAX_PROBLEMS

@@ -96,18 +96,34 @@ def read_yaml(data: bytes, name: str, problems: Problems) -> Source:
         When the text is no such document, with the line where that shows.
     """
     text = _decoded(data, name)
-    try:
-        root = parse_nodes(text)
-    except NodeError as error:
-        raise Invalid(printable(f"{name}:{error.line}: {error.problem}")) from error
-    except _PARSER_FAILURES as error:
-        raise Invalid(printable(_syntax_error(error, text, name))) from error
+    if not text.strip():
+        raise Invalid(printable(f"{name}: is empty; write a setting into it, or remove it"))
+    root = _root(text, name)
     if root is None or (isinstance(root, ScalarNode) and root.value is None):
         return Source()
     if not isinstance(root, MappingNode):
         line = f"{name}:{root.line}"
         raise Invalid(printable(f"{line}: the top must be a mapping of sections, such as gateway:"))
     return _Expansion(name, problems).expand(root)
+
+
+def read_document(data: bytes, name: str, problems: Problems) -> Any:
+    """The value of one YAML document, whatever its top is; None for an empty one.
+
+    As ``read_yaml``: bounded, keys that stand twice told; raises Invalid where it is no YAML.
+    """
+    text = _decoded(data, name)
+    root = _root(text, name) if text.strip() else None
+    return None if root is None else _Expansion(name, problems).value(root)
+
+
+def _root(text: str, name: str) -> Node | None:
+    try:
+        return parse_nodes(text)
+    except NodeError as error:
+        raise Invalid(printable(f"{name}:{error.line}: {error.problem}")) from error
+    except _PARSER_FAILURES as error:
+        raise Invalid(printable(_syntax_error(error, text, name))) from error
 
 
 class _Expansion:
@@ -121,6 +137,9 @@ class _Expansion:
 
     def expand(self, root: MappingNode) -> Source:
         return Source(self._mapping(root, ()), self._origins)
+
+    def value(self, root: Node) -> Any:
+        return self._value(root, ())
 
     def _value(self, node: Node, path: KeyPath) -> Any:
         self._values += 1
@@ -187,8 +206,6 @@ def _decoded(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise Invalid(printable(f"{name}:{line}: is not UTF-8 text")) from error
-    if not text.strip():
-        raise Invalid(printable(f"{name}: is empty; write a setting into it, or remove it"))
     strange = _NO_YAML_CHARACTER.search(text)
     if strange is not None:
         line = text.count("\n", 0, strange.start()) + 1

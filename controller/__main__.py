@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import structlog
 
@@ -22,6 +23,7 @@ from adapters.localai_replicas import LocalAIReplicas
 from adapters.log_setup import configure_logging
 from adapters.model_folder import ModelFolders
 from adapters.model_profiles import parse_scheduling_profile
+from adapters.page_cache import PageCache
 from adapters.probes.registry import probe_for
 from adapters.probes.threaded import in_thread
 from adapters.probes.wiring import local_nodes, options_for
@@ -57,6 +59,9 @@ APPLIED = (
     ("optimization",),
     ("memory",),
     ("models",),
+    ("memory_optimization",),
+    ("resources",),
+    ("schedules",),
     ("workers", "batch_slots"),
     ("resource_monitoring",),
     ("logging",),
@@ -118,6 +123,11 @@ async def serve(settings: Settings) -> None:
             declared=declared_by(servers),
             sights=sights_of(config, clock),
             model_files=dict(files),
+            weights={
+                node.node: PageCache(Path(node.models_path), clock)
+                for node in config.nodes
+                if node.models_path is not None
+            },
             weights_found=ModelFolders(settings.model_folders),
         ),
         config,

@@ -44,6 +44,7 @@ APPLIED = (
     ("gateway",),
     ("queue_config",),
     ("load_balancing",),
+    ("resources",),
     ("models", "*"),
     ("workers", "gateway_key"),
     ("logging",),

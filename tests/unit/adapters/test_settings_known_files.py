@@ -81,10 +81,7 @@ def test_the_schedulers_main_sections() -> None:
     assert list(settings.gateway_config().queue.timeout_s.values()) == [31.0, 124.0, 620.0]
     assert settings.controller_config().planner.prefetch
     assert settings.document.load_balancing.strategy == "weighted-round-robin"
-    assert without_effect(settings) == {
-        "resource_monitoring.gpu_metrics",
-        "resource_monitoring.cpu_metrics",
-    }
+    assert without_effect(settings) == set()
     assert any("prefetch_window_minutes is more" in notice for notice in settings.notices)
 
 
@@ -92,13 +89,7 @@ def test_thresholds_and_memory_options() -> None:
     settings = load(THRESHOLDS)
     assert settings.document.resource_monitoring.vram_usage_threshold == 0.9
     assert settings.document.memory_optimization.memory_compression == "quantization"
-    assert without_effect(settings) == {
-        "resource_monitoring.gpu_utilization_threshold",
-        "resource_monitoring.cpu_utilization_threshold",
-        "resource_monitoring.vram_usage_threshold",
-        "resource_monitoring.model_load_latency_window",
-        "resource_monitoring.inference_latency_percentile",
-    }
+    assert without_effect(settings) == set()
 
 
 def test_groups_with_quantities_as_in_kubernetes() -> None:
