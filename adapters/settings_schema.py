@@ -284,6 +284,12 @@ class MemoryBudget(Section):
         ge=1,
         le=1024**3,
     )
+    host_budget_mb: Whole | None = setting(
+        "Most host RAM for models that sit in it, on each node, in MiB. None: what the probe says.",
+        default=None,
+        ge=1,
+        le=1024**3,
+    )
     reserve_ratio: Number = setting("Share of the budget that stays free.", default=0.2, ge=0, lt=1)
 
 
