@@ -34,6 +34,7 @@ from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_lease import RedisLease
 from adapters.redis_mailbox import to_controller, to_gateways
+from adapters.redis_profiles import RedisProfileStore
 from adapters.redis_scaling import RedisScalingStore
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.settings import Settings, load_settings
@@ -118,6 +119,7 @@ async def serve(settings: Settings) -> None:
             journal=RedisDecisionJournal(client),
             controls=RedisControlStore(client),
             snapshots=RedisSnapshotStore(client),
+            profiles=RedisProfileStore(client),
             lease=RedisLease(client),
             servers=dict(servers),
             declared=declared_by(servers),

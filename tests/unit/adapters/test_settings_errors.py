@@ -90,7 +90,7 @@ def test_the_line_says_file_line_key_value_and_what_is_allowed(folder: Path) -> 
         ),
         (
             "memory: 24",
-            "memory = 24: must be a mapping with the keys gpu_budget_mb, reserve_ratio",
+            "memory = 24: must be a mapping with the keys gpu_budget_mb, host_budget_mb, reserve_ratio",
         ),
         ("models: 3", "models = 3: must be a mapping of model names, or a list of entries with"),
         ("models: {'': {}}", 'models[""]: a name must be text of 1 to 4096 printable char'),
@@ -155,7 +155,8 @@ def test_addresses_that_are_refused(folder: Path, url: str) -> None:
         ),
         (
             "memory: {humidity: 1}",
-            "memory.humidity: unknown key; known here: gpu_budget_mb, reserve_ratio",
+            "memory.humidity: unknown key; known here: gpu_budget_mb, host_budget_mb, "
+            "reserve_ratio",
         ),
         ("scheduler: {humidity: 1}", "scheduler.humidity: unknown key; known here: mode, policy"),
         (
