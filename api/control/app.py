@@ -46,6 +46,32 @@ from contracts.ports import Clock
 
 VERSION = "1"
 
+RESOURCES = (
+    summary,
+    models,
+    forecasts,
+    slas,
+    decisions,
+    mode,
+    queues,
+    autoscale,
+    nodes,
+    comparisons,
+    policies,
+    jobs,
+    files,
+    batches,
+    background,
+    kpis,
+    requests,
+    explain,
+    settings,
+    events,
+    health,
+    metrics,
+)
+"""Modules whose routes there are; of two that fit a path the first answers."""
+
 _DASHBOARD = Path(dashboard.__file__).parent
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -116,30 +142,7 @@ def create_app(
     app.state.room = room
     install_error_handlers(app)
     app.add_middleware(Guard, metrics=room.metrics)
-    for resource in (
-        summary,
-        models,
-        forecasts,
-        slas,
-        decisions,
-        mode,
-        queues,
-        autoscale,
-        nodes,
-        comparisons,
-        policies,
-        jobs,
-        files,
-        batches,
-        background,
-        kpis,
-        requests,
-        explain,
-        settings,
-        events,
-        health,
-        metrics,
-    ):
+    for resource in RESOURCES:
         app.include_router(resource.router)
     app.include_router(page_router(_DASHBOARD))
     return app

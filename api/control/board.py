@@ -31,6 +31,8 @@ class Board:
     ----------
     world, routing : or None
         None: nobody has published one that we saw.
+    jobs, workers :
+        Jobs by queue and state, and processes by queue; empty: there is no queue, or not yet.
     mode_wanted : or None
         What somebody set; None: nobody did.
     store_fault : str or None
@@ -48,6 +50,8 @@ class Board:
         self._pin_wishes: dict[ModelId, tuple[bool, float]] = {}
         self.mode_wanted: Mode | None = None
         self.store_fault: str | None = None
+        self.jobs: Mapping[str, Mapping[str, int]] = {}
+        self.workers: Mapping[str, int] = {}
         self.history = DemandHistory()
         self.tally = RequestTally(self.target_s)
         self.kpis = KpiLedger(self.target_s)

@@ -18,6 +18,7 @@ _log = structlog.get_logger(__name__)
 
 POLL_S = 1.0
 """Real seconds between two looks at the world: what an eye can follow."""
+JOBS_S = 2.0
 RETRY_S = 1.0
 BLOCK_S = 1.0
 CALL_LIMIT_S = 5.0
@@ -59,6 +60,8 @@ class Followers:
             "decisions": self._follow_decisions,
             "forecasts": self._follow_forecasts,
         }
+        if self._ports.jobs is not None:
+            steps["jobs"] = self._poll_jobs
         self._tasks = tuple(
             asyncio.create_task(self._forever(name, step), name=f"control-{name}")
             for name, step in steps.items()
@@ -105,6 +108,17 @@ class Followers:
             self._board.kpis.saw(self._board.world, self._clock.now_s())
         self._live.refresh()
         await self._pause(POLL_S)
+
+    async def _poll_jobs(self) -> None:
+        """What waits in the job queue and who serves it: a thread asks, the port is synchronous."""
+        jobs, workers = self._ports.jobs, self._ports.workers
+        assert jobs is not None
+        self._board.jobs = await asyncio.to_thread(jobs.counts)
+        if workers is not None:
+            queues = tuple(self._board.jobs)
+            found = await asyncio.to_thread(lambda: {queue: workers(queue) for queue in queues})
+            self._board.workers = found
+        await self._pause(JOBS_S)
 
     async def read_world(self) -> None:
         """One look at all that is polled."""

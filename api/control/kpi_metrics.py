@@ -42,8 +42,9 @@ def kpi_families(board: Board, shown: Iterable[ModelId], now_s: float) -> tuple[
         *_budgets(board, sorted(shown), now_s),
         *_avoided(board),
     ]
+    families += _jobs(board)
     if board.world is not None:
-        families += [*_planning(board.world), *_queues(board.world)]
+        families += [*_planning(board.world), *_queues(board.world), *_machines(board.world)]
     return tuple(families)
 
 
@@ -175,6 +176,17 @@ def _avoided(board: Board) -> Iterator[Metric]:
     yield family
 
 
+def _jobs(board: Board) -> Iterator[Metric]:
+    jobs = _gauge("jobs", "Background jobs by queue and state.", ["queue", "state"])
+    for queue, counts in sorted(board.jobs.items()):
+        for state, count in sorted(counts.items()):
+            _add(jobs, [queue, state], count)
+    workers = _gauge("workers", "Worker processes that are alive, by queue.", ["queue"])
+    for queue, alive in sorted(board.workers.items()):
+        _add(workers, [queue], alive)
+    yield from (jobs, workers)
+
+
 def _planning(world: WorldSnapshot) -> Iterator[Metric]:
     planning = world.planning
     runs = _counter("plan_runs", "Runs of the planner in the controller's present term.")
@@ -200,6 +212,25 @@ def _queues(world: WorldSnapshot) -> Iterator[Metric]:
 
 def _named(counts: Mapping[NodeId, float]) -> dict[str, float]:
     return {str(name): value for name, value in counts.items()}
+
+
+def _machines(world: WorldSnapshot) -> Iterator[Metric]:
+    """What the panels show of each node; a node that does not tell is not there."""
+    utilization = _gauge("node_gpu_utilization_ratio", "The busiest GPU's.", ["node"])
+    memory = _gauge("node_gpu_memory_used_ratio", "GPU memory in use, over all cards.", ["node"])
+    load = _gauge("node_load_average_15min", "Processes that run or wait, 15 minutes.", ["node"])
+    power = _gauge("node_gpu_power_watts", "What the GPUs use now.", ["node"])
+    for name, node in sorted(world.nodes.items()):
+        reading = node.reading
+        if reading is None:
+            continue
+        used, total = reading.gpu_memory_used_bytes, reading.gpu_memory_total_bytes
+        _add(utilization, [name], reading.gpu_utilization_ratio)
+        _add(memory, [name], used / total if used is not None and total else None)
+        _add(load, [name], reading.load_average_15min)
+        powers = [g.power_watts for g in reading.gpus if g.parent_uuid is None and g.power_watts]
+        _add(power, [name], sum(powers) if powers else None)
+    yield from (utilization, memory, load, power)
 
 
 def _each_class(counts: Mapping[str, int]) -> dict[str, int]:

@@ -27,7 +27,10 @@ def _no_webhooks(_url: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPorts:
-    """The ports of one control service. Those that are None are not set up here."""
+    """The ports of one control service. Those that are None are not set up here.
+
+    ``workers`` says how many processes serve a queue now; as synchronous as the queue itself.
+    """
 
     events: EventLog
     forecasts: ForecastStore
@@ -37,6 +40,7 @@ class ControlPorts:
     controller: Mailbox[ToController]
     jobs: JobQueue | None = None
     results: JobResults | None = None
+    workers: Callable[[str], int] | None = None
     files: FileStore | None = None
     batches: BatchStore | None = None
     scaling: ScalingStore | None = None
