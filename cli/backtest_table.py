@@ -20,7 +20,7 @@ _COLUMNS = {
 }
 _LEGEND = (
     "pinball: loss of the quantiles, seasonal naive = 1; rmsse: error of the mean, last value = 1; "
-    "cov80: share within the 80 % band; brier: of a request within the horizon; "
+    "cov80: share within the 80 % band, ties in parts; brier: of a request within the horizon; "
     "rel.err: the worst tenth with 200 cases or more"
 )
 
@@ -37,7 +37,7 @@ def row_as_dict(row: BacktestRow) -> dict[str, object]:
         "coverage_80": _rounded(None if arrivals is None else arrivals.coverage_80),
         "brier": _rounded(None if use is None else use.brier),
         "reliability_max_error": _rounded(None if use is None else use.reliability_max_error),
-        "coverage_80_dense": _rounded(None if arrivals is None else arrivals.coverage_80_dense),
+        "coverage_80_closed": _rounded(None if arrivals is None else arrivals.coverage_80_closed),
         "mute_ratio": _rounded(None if arrivals is None else arrivals.mute_ratio),
         "looks": row.looks,
     }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from predictor.backtest_scores import RELIABLE_CASES, ArrivalTally, UseTally
+from contracts.forecasts import QUANTILE_LEVELS
+from predictor.backtest_scores import RELIABLE_CASES, ArrivalTally, UseTally, band_share
 
 ROW = np.array([0])
 
@@ -60,9 +63,28 @@ def test_rmsse_leaves_out_models_that_the_last_value_was_never_wrong_about():
 def test_both_ends_belong_to_the_band():
     looks = [[[2, 6, 9, 12], [0] * 4]] * 4
     found = tally(looks, [2, 9, 10, 1])
-    assert found.score(0).coverage_80 == pytest.approx(0.5)
-    assert found.score(0).coverage_80_dense == pytest.approx(0.5)
-    assert found.score(1).coverage_80_dense is None
+    assert found.score(0).coverage_80_closed == pytest.approx(0.5)
+
+
+def test_a_right_law_covers_about_eight_in_ten_whatever_its_ties():
+    covered, closed = [], []
+    for mean in (0.01, 0.1, 0.3, 0.7, 1.0, 2.0, 3.0, 5.0, 8.0, 15.0, 40.0):
+        counts = np.arange(120.0)
+        law = np.exp(-mean + counts * np.log(mean) - [math.lgamma(n + 1) for n in counts])
+        levels = np.searchsorted(np.cumsum(law), QUANTILE_LEVELS)
+        quantiles = np.tile(levels.astype(float), (len(counts), 1, 1))
+        covered.append(law @ band_share(quantiles, counts)[:, 0])
+        closed.append(law @ ((levels[0] <= counts) & (counts <= levels[2])))
+    # Four quantiles tell a law only so far; the plain share is off by up to nineteen points.
+    assert np.abs(np.array(covered) - 0.8).max() < 0.09
+    assert np.mean(covered) == pytest.approx(0.8, abs=0.02)
+    assert max(closed) > 0.98
+
+
+def test_what_lies_beside_the_band_is_outside_and_what_lies_in_it_inside():
+    quantiles = np.tile([10.0, 20.0, 30.0, 40.0], (5, 1, 1))
+    shares = band_share(quantiles, np.array([3.0, 15.0, 25.0, 35.0, 50.0]))[:, 0]
+    assert shares.tolist() == [0.0, 1.0, 1.0, 0.0, 0.0]
 
 
 def test_the_last_value_stands_in_for_whoever_says_nothing():

@@ -84,7 +84,7 @@ def test_the_seasonal_naive_forecast_of_what_repeats_is_never_wrong():
     row = of(result, NAIVE_SEASONAL, 300.0)
     assert row.arrivals is not None
     assert row.arrivals.scaled_pinball is None
-    assert row.arrivals.coverage_80 == 1.0
+    assert row.arrivals.coverage_80_closed == 1.0
 
 
 def test_what_comes_later_changes_nothing_that_was_said_before():
