@@ -109,6 +109,10 @@ class Warmth:
         return min(1.0, self.cached_bytes / self.weights_bytes)
 
 
+WARM_RATIO = 0.95
+"""From this share of its files in the cache on a model is warm: the rest is a moment's reading."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemory:
     """Memory of the machine whose page cache holds a node's weights."""
@@ -419,3 +423,13 @@ class WorldSnapshot:
         return tuple(
             self.models[name] for name in sorted(self.models) if self.models[name].node == node
         )
+
+
+def tier_of(status: ModelStatus, warmth: Warmth | None) -> Tier:
+    """From where a load of it would come now."""
+    if status.residency in (Residency.HOT, Residency.DRAINING):
+        return Tier.HOT
+    ratio = None if warmth is None else warmth.cached_ratio
+    if ratio is None:
+        return Tier.UNKNOWN
+    return Tier.WARM if ratio >= WARM_RATIO else Tier.COLD

@@ -20,13 +20,17 @@ from contracts.config import WarmConfig
 from contracts.ids import ModelId
 from contracts.plan import WarmFile
 from contracts.reasons import Reason
-from contracts.world import HostMemory, ModelStatus, Residency, Tier, Warmth, WorldSnapshot
+from contracts.world import (
+    WARM_RATIO,
+    HostMemory,
+    ModelStatus,
+    Residency,
+    Warmth,
+    WorldSnapshot,
+)
 from controller.draft import Draft
 from controller.policies.base import Context, idle_s
 from controller.precedence import is_due, last_used_s
-
-WARM_RATIO = 0.95
-"""From this share of its files in the cache on a model is warm: the rest is a moment's reading."""
 
 TRUST_S = 3600.0
 """What was read ahead counts as cached so long where nobody may see it."""
@@ -53,16 +57,6 @@ class _File:
     @property
     def rest_bytes(self) -> int:
         return max(0, self.warmth.weights_bytes - self.cached_bytes)
-
-
-def tier(status: ModelStatus, warmth: Warmth | None) -> Tier:
-    """From where a load of it would come now."""
-    if status.residency in (Residency.HOT, Residency.DRAINING):
-        return Tier.HOT
-    ratio = None if warmth is None else warmth.cached_ratio
-    if ratio is None:
-        return Tier.UNKNOWN
-    return Tier.WARM if ratio >= WARM_RATIO else Tier.COLD
 
 
 def warm(draft: Draft, context: Context) -> None:

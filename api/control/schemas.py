@@ -10,7 +10,7 @@ from contracts.events import LoadCause, PriorityClass
 from contracts.forecasts import ForecastStatus
 from contracts.plan import Outcome
 from contracts.reasons import Reason
-from contracts.world import Mode, Residency
+from contracts.world import Mode, Residency, Tier
 
 ItemT = TypeVar("ItemT")
 
@@ -180,6 +180,11 @@ class ModelView(Schema):
     judged: int = 0
     sla: SlaView | None = None
     stale: bool = False
+    tier: Tier = Field(Tier.UNKNOWN, description="From where a load of it would come now.")
+    weights_bytes: int | None = None
+    cached_ratio: float | None = None
+    group: str = ""
+    scheduled_at_s: float | None = Field(None, description="When a schedule wants it resident.")
 
 
 class ActionView(Schema):

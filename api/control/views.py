@@ -21,7 +21,14 @@ from contracts.forecasts import (
 from contracts.ids import ModelId
 from contracts.plan import Decision
 from contracts.reasons import explain
-from contracts.world import ModelStatus, NodeStatus, QueueStatus, Residency, Sla
+from contracts.world import (
+    ModelStatus,
+    NodeStatus,
+    QueueStatus,
+    Residency,
+    Sla,
+    tier_of,
+)
 
 NEXT_USE_DELAYS_S: tuple[float, ...] = (5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """Delays that next-use probabilities are shown for."""
@@ -37,6 +44,8 @@ def model_view(board: Board, status: ModelStatus, now_s: float) -> schemas.Model
     """One model of the world with what people set for it."""
     sla = board.sla(status.model)
     attainment = board.tally.attainment(now_s, status.model)
+    warmth = None if board.world is None else board.world.warmth.get(status.model)
+    use = None if board.world is None else board.world.scheduled.get(status.model)
     return schemas.ModelView(
         id=status.model,
         node=status.node,
@@ -58,6 +67,11 @@ def model_view(board: Board, status: ModelStatus, now_s: float) -> schemas.Model
         attainment_ratio=attainment.ratio,
         judged=attainment.judged,
         sla=sla_view(board, sla, now_s) if sla is not None else None,
+        tier=tier_of(status, warmth),
+        weights_bytes=None if warmth is None else warmth.weights_bytes,
+        cached_ratio=None if warmth is None else warmth.cached_ratio,
+        group=status.group,
+        scheduled_at_s=None if use is None else use.starts_at_s,
     )
 
 

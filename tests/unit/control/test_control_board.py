@@ -38,7 +38,10 @@ from contracts.world import (
     NodeStatus,
     PrefetchTally,
     Residency,
+    ScheduledUse,
     Sla,
+    Tier,
+    Warmth,
     WorldSnapshot,
 )
 from simulator.memory_ports import MemoryEventLog, VirtualClock
@@ -292,3 +295,20 @@ def test_metrics_without_a_world():
     assert 'headstart_baseline_cold_starts{policy="localai-lru"} 3.0' in text
     assert 'policy="odd"' not in text
     assert "headstart_mode_info{" not in text
+
+
+def test_a_model_says_its_tier_its_group_and_when_a_schedule_wants_it():
+    board = board_of()
+    cold = replace(status(), residency=Residency.COLD, group="text_generation")
+    plain = model_view(board, cold, NOW_S)
+    assert (plain.tier, plain.weights_bytes, plain.cached_ratio) == (Tier.UNKNOWN, None, None)
+    assert (plain.group, plain.scheduled_at_s) == ("text_generation", None)
+    board.world = replace(
+        world(),
+        warmth={LLAMA: Warmth(model=LLAMA, weights_bytes=400, cached_bytes=100)},
+        scheduled={LLAMA: ScheduledUse(starts_at_s=NOW_S + 60, ends_at_s=NOW_S + 120)},
+    )
+    view = model_view(board, cold, NOW_S)
+    assert (view.tier, view.weights_bytes, view.cached_ratio) == (Tier.COLD, 400, 0.25)
+    assert view.scheduled_at_s == NOW_S + 60
+    assert model_view(board, replace(cold, residency=Residency.HOT), NOW_S).tier is Tier.HOT

@@ -10,10 +10,19 @@ from contracts.config import WarmConfig
 from contracts.events import LoadCause
 from contracts.plan import Outcome, PlannerState, WarmFile
 from contracts.reasons import Reason
-from contracts.world import HostMemory, Mode, Residency, ScheduledUse, Tier, Warmth
+from contracts.world import (
+    WARM_RATIO,
+    HostMemory,
+    Mode,
+    Residency,
+    ScheduledUse,
+    Tier,
+    Warmth,
+    tier_of,
+)
 from controller.fold import commit
 from controller.planner import plan
-from controller.warm import TRUST_S, WARM_RATIO, tier
+from controller.warm import TRUST_S
 from tests.worlds import MIB, NODE, A, B, C, config, curve, model, world
 
 COLD, HOT = Residency.COLD, Residency.HOT
@@ -254,12 +263,12 @@ def test_what_was_read_ahead_is_trusted_for_an_hour_where_nobody_may_see_it():
 )
 def test_the_tier_of_a_model(residency, cached_mb, expected):
     warmth = on_disk(A, cached=cached_mb, mb=100)[A]
-    assert tier(model(A, residency), warmth) is expected
+    assert tier_of(model(A, residency), warmth) is expected
     assert WARM_RATIO == 0.95
 
 
 def test_nothing_is_known_of_a_model_whose_files_are_not_found():
-    assert tier(model(A), None) is Tier.UNKNOWN
+    assert tier_of(model(A), None) is Tier.UNKNOWN
     assert Warmth(model=A, weights_bytes=0, cached_bytes=0).cached_ratio is None
 
 
