@@ -101,7 +101,7 @@ def test_places_and_their_keys() -> None:
     assert find_key(("gateway", "keys", "x")) is not None
     assert find_key(("gateway", "nothing")) is None
     assert find_key(("models", "a.b", "preload")) is known_keys()["models", ANY_NAME, "preload"]
-    assert names_in(("memory",)) == ("gpu_budget_mb", "reserve_ratio")
+    assert names_in(("memory",)) == ("gpu_budget_mb", "host_budget_mb", "reserve_ratio")
     assert "gateway" in names_in(())
     assert holds_secret(("gateway",))
     assert holds_secret(("localai", "backends", "0", "api_key"))

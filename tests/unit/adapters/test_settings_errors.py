@@ -90,7 +90,8 @@ def test_the_line_says_file_line_key_value_and_what_is_allowed(folder: Path) -> 
         ),
         (
             "memory: 24",
-            "memory = 24: must be a mapping with the keys gpu_budget_mb, host_budget_mb, reserve_ratio",
+            "memory = 24: must be a mapping with the keys gpu_budget_mb, host_budget_mb, "
+            "reserve_ratio",
         ),
         ("models: 3", "models = 3: must be a mapping of model names, or a list of entries with"),
         ("models: {'': {}}", 'models[""]: a name must be text of 1 to 4096 printable char'),
