@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 from datetime import UTC, datetime
 from typing import Any
 
 from emulator.context import Emulator
-from emulator.http import Reply, Request
+from emulator.http import GZIP_OVER_BYTES, Reply, Request
 
 LOCAL_USER = "00000000-0000-4000-8000-000000000001"
 
 
-async def metrics(app: Emulator, _request: Request, reply: Reply) -> None:
+async def metrics(app: Emulator, request: Request, reply: Reply) -> None:
     """``GET /metrics``."""
     lines = app.call_times.lines()
     lines.append("# HELP localai_billed_requests_total Cumulative billed requests")
@@ -30,7 +31,13 @@ async def metrics(app: Emulator, _request: Request, reply: Reply) -> None:
     lines.append("# TYPE process_start_time_seconds gauge")
     lines.append(f"process_start_time_seconds {app.instance.began_at_s:.6f}")
     text = "\n".join(lines) + "\n"
-    await reply.whole(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+    body = text.encode()
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        # LocalAI's library compresses them, and then LocalAI does so again, with one header.
+        body = gzip.compress(body, compresslevel=1)
+        if len(body) <= GZIP_OVER_BYTES:
+            reply.add_header("Content-Encoding", "gzip")
+    await reply.whole(200, body, "text/plain; version=0.0.4; charset=utf-8")
 
 
 async def usage(app: Emulator, _request: Request, reply: Reply) -> None:

@@ -56,7 +56,7 @@ def parse_version(text: str) -> tuple[int, int]:
 
 def is_there(template: str, version: tuple[int, int], *, has_ui: bool) -> bool:
     """Whether such a LocalAI has the path."""
-    if not has_ui and template.startswith(_UI):
+    if not has_ui and (template == "/" or template.startswith(_UI)):
         return False
     since = [(len(start), first) for start, first in _SINCE if _begins(template, start)]
     return not since or max(since)[1] <= version

@@ -23,6 +23,7 @@ settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True
 settings.register_profile("nightly", max_examples=5000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
+_LEFT_OUT = pytest.StashKey[int]()
 _SOCKETLESS_TIERS = frozenset({"unit", "property", "golden"})
 
 
@@ -32,6 +33,26 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest_socket.disable_socket(allow_unix_socket=True)
     else:
         pytest_socket.enable_socket()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests against a real LocalAI run where one is named, and nowhere else."""
+    if os.environ.get("LOCALAI_URL"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("localai")]
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+        config.stash[_LEFT_OUT] = len(left_out)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for what was left out, and how it is run."""
+    count = terminalreporter.config.stash.get(_LEFT_OUT, 0)
+    if count:
+        terminalreporter.write_line(
+            f"{count} tests against a real LocalAI not run: make test-localai LOCALAI_URL=http://…"
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from typing import Any
 
 import aiohttp
@@ -56,7 +57,7 @@ async def test_an_older_version_lacks_what_came_later(version, absent, there):
 
 async def test_without_its_ui_a_part_of_its_calls_is_gone():
     with RunningEmulator(MODELS, has_ui=False) as emulator:
-        for path in ("/api/resources", "/api/settings", "/api/models/edit/a", "/app"):
+        for path in ("/api/resources", "/api/settings", "/api/models/edit/a", "/app", "/"):
             assert (await ask(emulator.url, "GET", path))[0] == 404, path
         for path in ("/system", "/api/aliases", "/v1/models/capabilities", "/v1/models"):
             assert (await ask(emulator.url, "GET", path))[0] == 200, path
@@ -197,3 +198,15 @@ async def test_workers_and_peers_are_told_of():
         assert (await ask(alone.url, "GET", "/api/p2p"))[0] == 200
     with pytest.raises(Invalid, match="needs a name and a kind"):
         parse_peers([{"name": "x", "kind": "moon"}])
+
+
+async def test_metrics_are_compressed_twice_where_compression_is_allowed():
+    many = [{"name": f"model-{number}", "load_s": 0.1, "footprint_mb": 1} for number in range(60)]
+    with RunningEmulator(many) as emulator:
+        for number in range(60):
+            body = {"model": f"model-{number}", "messages": [], "max_tokens": 1}
+            await ask(emulator.url, "POST", "/v1/chat/completions", body)
+        async with aiohttp.ClientSession(emulator.url) as http, http.get("/metrics") as answer:
+            once = await answer.read()
+    assert answer.headers.getall("Content-Encoding") == ["gzip"]
+    assert b"process_start_time_seconds" in gzip.decompress(once)
