@@ -15,14 +15,16 @@ from controller.eviction import choose_for, idle_models, names
 from controller.groups import precedence
 from controller.memory import Room
 from controller.policies.base import Context, Policy, Victim
-from controller.wishes import reason_of, wished
 from controller.precedence import HEAD_START_S, gives_to_schedules, in_order, is_due
+from controller.wishes import reason_of, wished
+from controller.yielding import is_kept_off
 
 _MIB = 1024**2
 
 _NOBODY_CAN_HELP = frozenset(
     {
         Reason.COOL_DOWN,
+        Reason.GPU_YIELDED,
         Reason.GROUP_LIMIT,
         Reason.MAY_WAIT,
         Reason.NEVER_FITS,
@@ -171,6 +173,8 @@ def _hold_reason(draft: Draft, context: Context, wanted: _Wanted, room: Room) ->
     status = wanted.status
     if status.cooldown_until_s is not None and context.now_s < status.cooldown_until_s:
         return Reason.COOL_DOWN
+    if is_kept_off(draft.world, status):
+        return Reason.GPU_YIELDED
     if room.is_over_share(status):
         return Reason.GROUP_LIMIT
     if room.can_never_hold(status):

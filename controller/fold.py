@@ -53,6 +53,8 @@ from controller.strains import with_load
 LOAD_KIND = "load"
 UNLOAD_KIND = "unload"
 
+_FOR_OTHERS = frozenset({Reason.OTHERS_NEED, Reason.GPU_YIELDED})
+
 FIRST_COOLDOWN_S = 10.0
 """LocalAI's own first cool-down, used where a failed load did not tell one."""
 
@@ -146,7 +148,7 @@ def commit(world: WorldSnapshot, plan: Plan) -> WorldSnapshot:
         match action:
             case UnloadModel() if _is_home(world, action.model, action.node):
                 world = _step(world, action.model, Step.DRAIN, plan.made_at_s)
-                if action.reason is Reason.OTHERS_NEED and action.model in world.models:
+                if action.reason in _FOR_OTHERS and action.model in world.models:
                     status = world.models[action.model]
                     world = with_model(world, replace(status, yielded=status.yielded + 1))
             case LoadModel():

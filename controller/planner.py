@@ -30,6 +30,7 @@ from controller.prefetching import prefetch
 from controller.pressure import come_back, give_way
 from controller.warm import warm
 from controller.wishes import idle_stand_ins
+from controller.yielding import let_go
 
 __all__ = ["is_ordered", "plan"]
 
@@ -83,6 +84,7 @@ def plan(
 
 def _plan_node(draft: Draft, context: Context, policy: Policy) -> None:
     _operator_unloads(draft, context)
+    let_go(draft, context, policy)
     give_way(draft, context, policy)
     blocked = must_loads(draft, context, policy)
     if not blocked:

@@ -12,6 +12,7 @@ from controller.eviction import idle_models
 from controller.policies.base import Candidate, Context, Policy, Swap
 from controller.precedence import gives_to_prefetches
 from controller.strains import strain_of
+from controller.yielding import handed_over
 
 
 def prefetch(draft: Draft, context: Context, policy: Policy) -> None:
@@ -19,6 +20,9 @@ def prefetch(draft: Draft, context: Context, policy: Policy) -> None:
     if not context.config.prefetch:
         return
     if draft.room(context.node, context.config, policy.model_limit(context)).loading:
+        return
+    if handed_over(draft.world) is not None:
+        draft.say(context.node, Outcome.HOLD, Reason.GPU_YIELDED)
         return
     strain = strain_of(context.world.nodes[context.node])
     if strain is not None:

@@ -18,6 +18,7 @@ from controller.draft import Draft
 from controller.eviction import idle_models, pick_places
 from controller.memory import ALL_CARDS, Room
 from controller.policies.base import Context, Policy, Victim
+from controller.yielding import handed_over
 
 BACK_AFTER_S = 15.0
 LONGEST_AWAY_S = 600.0
@@ -67,8 +68,7 @@ def give_way(draft: Draft, context: Context, policy: Policy) -> None:
 def come_back(draft: Draft, context: Context, policy: Policy) -> None:
     """Load one of those that went for others, if there is room for it without anybody's going."""
     room = draft.room(context.node, context.config, policy.model_limit(context))
-    wish = draft.world.gpu_yield
-    if room.loading or room.draining or (wish is not None and wish.holds(context.now_s)):
+    if room.loading or room.draining or handed_over(draft.world) is not None:
         return
     away = [status for status in draft.on_node(context.node) if _may_return(status, context)]
     for status in sorted(away, key=lambda one: (-(one.last_used_at_s or 0.0), one.model)):

@@ -18,9 +18,16 @@ from controller.copies import Copy
 from controller.homes import CPU
 from controller.memory import room
 from controller.policies.base import expected_load_s
+from controller.yielding import handed_over
 
 TABLE_REPEAT_S = 10.0
-_REFUSALS = {Reason.COOL_DOWN, Reason.GROUP_LIMIT, Reason.NEVER_FITS, Reason.OUT_OF_MEMORY}
+_REFUSALS = {
+    Reason.COOL_DOWN,
+    Reason.GPU_YIELDED,
+    Reason.GROUP_LIMIT,
+    Reason.NEVER_FITS,
+    Reason.OUT_OF_MEMORY,
+}
 
 
 def routing_table(
@@ -84,7 +91,8 @@ def load_answer(
     if reason is Reason.NEVER_FITS and any(copy.node == status.node for copy in leaving):
         reason = Reason.NO_ROOM  # a copy that takes its room is about to go
     if outcome is Outcome.HOLD and reason in _REFUSALS:
-        until_s = status.cooldown_until_s
+        wish = handed_over(world) if reason is Reason.GPU_YIELDED else None
+        until_s = status.cooldown_until_s if wish is None else wish.until_s
         rest_s = None if until_s is None else max(0.0, until_s - world.taken_at_s)
         return _refusal(model, reason, retry_after_s=rest_s)
     return LoadAnswer(model=model, accepted=True, reason=reason, expected_s=_rest_s(world, status))

@@ -44,6 +44,7 @@ HOPELESS = frozenset(
     {
         Reason.NEVER_FITS,
         Reason.OUT_OF_MEMORY,
+        Reason.GPU_YIELDED,
         Reason.NODE_LOST,
         Reason.UNKNOWN_MODEL,
     }
