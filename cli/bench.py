@@ -13,6 +13,7 @@ from contracts.errors import Invalid
 BENCHES: Mapping[str, tuple[str, str]] = {
     "gateway": ("cli.bench_gateway", "The data path, beside nginx and LiteLLM in one run."),
     "batches": ("cli.bench_batches", "Batches and people on one GPU."),
+    "fallback": ("cli.bench_fallback", "Waits while the GPU's memory is held, with CPUs to help."),
     "planner": ("cli.bench_planner", "One run of the planner, at 100 and 5,000 models."),
     "saturation": ("cli.bench_saturation", "What is gained over LocalAI's LRU under full load."),
 }

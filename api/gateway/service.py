@@ -42,6 +42,7 @@ from contracts.events import PriorityClass
 from contracts.ids import GatewayId, ModelId, NodeId
 from contracts.messages import ToController, ToGateways
 from contracts.ports import Clock, EventLog, LoadLock, Mailbox, ModelServer, SnapshotStore
+from contracts.routing import RoutingTable
 from contracts.upstream import Upstream
 
 _log = structlog.get_logger("gateway")
@@ -204,6 +205,11 @@ class GatewayService:
             await upstream.close()
         if self._ports.control is not None:
             await self._ports.control.close()
+
+    @property
+    def routing(self) -> RoutingTable | None:
+        """The table that requests go by; None before the first."""
+        return self._book.table
 
     def in_flight(self) -> Mapping[ModelId, int]:
         """Requests that LocalAI works on for us, by model."""
