@@ -45,6 +45,7 @@ HOPELESS = frozenset(
         Reason.NEVER_FITS,
         Reason.OUT_OF_MEMORY,
         Reason.GPU_YIELDED,
+        Reason.GPU_YIELDED,
         Reason.NODE_LOST,
         Reason.UNKNOWN_MODEL,
     }
@@ -152,10 +153,8 @@ def rung_service_s(
         return measured_s
     base_s = SERVICE_S if own_s is None else own_s
     factor = CPU_FACTOR if cpu_factor is None else cpu_factor
-    match kind:
-        case RungKind.CPU:
-            return base_s * factor
-        case RungKind.PARTIAL:
-            return base_s * max(1.0, factor * PARTIAL_SHARE)
-        case RungKind.QUANTISED:
-            return base_s
+    if kind is RungKind.CPU:
+        return base_s * factor
+    if kind is RungKind.PARTIAL:
+        return base_s * max(1.0, factor * PARTIAL_SHARE)
+    return base_s

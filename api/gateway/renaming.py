@@ -121,10 +121,10 @@ class NameFilter:
             return key.startswith(tail)
         if not tail.startswith(key):
             return False
-        colon, space, value = tail[len(key) :].lstrip(b" \t\r\n").partition(b":")
-        if colon:
+        before, colon, value = tail[len(key) :].lstrip(b" \t\r\n").partition(b":")
+        if before:
             return False
-        if not space:
+        if not colon:
             return True
         value = value.lstrip(b" \t\r\n")
         return any(len(value) < len(head) and head.startswith(value) for head in self._heads)

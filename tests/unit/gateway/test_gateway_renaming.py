@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from api.gateway.renaming import NameFilter, NamePlace, find_name, renamed
+
+SERVED, ASKED = "llama--headstart-cpu", b'"llama"'
+
+
+def name_in(body: bytes) -> bytes | None:
+    place = find_name(body)
+    return None if place is None else body[place.start : place.end]
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b'{"model":"a"}', b'"a"'),
+        (b'{ "x" : [1, {"model":"no"}], "model" : "a b" , "y":1}', b'"a b"'),
+        (b'{"content":"\\"model\\":\\"no\\"","model":"a"}', b'"a"'),
+        (b'{"m\\u006fdel":"a"}', b'"a"'),
+        (b'{"a":"model","model":"b"}', b'"b"'),
+        (b'{"model":"a","model":"b"}', None),
+        (b'{"model":3}', None),
+        (b'{"Model":"a"}', None),
+        (b'{"messages":[]}', None),
+        (b'["model","a"]', None),
+        (b'{"\\q":"a"}', None),
+        (b"", None),
+        (b'{"model":"a', None),
+    ],
+)
+def test_the_outermost_model_is_found(body, name):
+    assert name_in(body) == name
+
+
+def test_only_the_name_changes():
+    body = b' {"model":\t"llama","n": 1.0e3 }'
+    place = find_name(memoryview(body))
+    assert place == NamePlace(11, 18)
+    assert b"".join(renamed(body, place, 'x"ö')) == b' {"model":\t"x\\"\xc3\xb6","n": 1.0e3 }'
+
+
+def passed(pieces: list[bytes], served: str = SERVED, asked: bytes = ASKED) -> bytes:
+    names = NameFilter(served, asked)
+    return b"".join([*(names.feed(piece) for piece in pieces), names.end()])
+
+
+def test_every_place_of_the_name_is_renamed_and_no_text():
+    text = json.dumps(f'"model":"{SERVED}"')
+    answer = f'{{"model": "{SERVED}","o":{{"model":"{SERVED}"}},"t":{text},"model":"other"}}'
+    expected = f'{{"model": "llama","o":{{"model":"llama"}},"t":{text},"model":"other"}}'
+    assert passed([answer.encode()]) == expected.encode()
+
+
+@pytest.mark.parametrize("size", range(1, 60))
+def test_it_does_not_matter_how_an_answer_is_cut(size):
+    event = f'data: {{"id":"x","model" :\n"{SERVED}","c":"\\"model\\":\\"{SERVED}\\""}}\n\n'
+    data = (event * 3 + 'data: {"model":"llama--headstart-c"}\n\n"mode').encode()
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert passed(pieces) == data.replace(f'"model" :\n"{SERVED}"'.encode(), b'"model" :\n"llama"')
+
+
+def test_nothing_is_held_back_that_cannot_be_a_name():
+    names = NameFilter(SERVED, ASKED)
+    event = f'data: {{"model":"{SERVED}","delta":"a"}}\n\n'.encode()
+    assert names.feed(event) == event.replace(SERVED.encode(), b"llama")
+    assert not names.holds
+    assert names.feed(b'{"model":"llama--x"}') == b'{"model":"llama--x"}'
+    assert names.feed(b'"model" x') == b'"model" x'
+    assert names.feed(b',"model":"llama--head') == b","
+    assert names.holds
+    assert names.end() == b'"model":"llama--head'
+    assert names.feed(b'"mod') == b""
+    assert names.feed(b'e" "model"') == b'"mode" '
+    assert names.feed(b" : x") == b'"model" : x'
+
+
+def test_a_name_may_hold_what_go_escapes():
+    answer = b'{"model":"a\\u003cb\\u0026c"}'
+    assert passed([answer], served="a<b&c", asked=b'"m"') == b'{"model":"m"}'
+    assert passed([b'{"model":"a<b&c"}'], served="a<b&c", asked=b'"m"') == b'{"model":"m"}'
