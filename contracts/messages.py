@@ -76,6 +76,8 @@ class GatewayBeat:
         How many may wait for admission at this gateway, by class; empty: it does not tell.
     oldest_queued_s : mapping
         How long the one that waits longest has waited, by class; left out where none waits.
+    admitted : mapping
+        Requests that were let in since the gateway's start, by the name of a key that has a rate.
     """
 
     gateway: GatewayId
@@ -89,6 +91,7 @@ class GatewayBeat:
     in_flight_away: Mapping[ModelId, int] = field(default_factory=dict)
     capacity: Mapping[PriorityClass, int] = field(default_factory=dict)
     oldest_queued_s: Mapping[PriorityClass, float] = field(default_factory=dict)
+    admitted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

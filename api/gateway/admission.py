@@ -21,7 +21,7 @@ import heapq
 import itertools
 import math
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -94,6 +94,11 @@ class Admission:
 
     Every ticket that ``arrive`` or ``release`` let go must come back through ``end`` or
     ``put_back``, and every one that waits leaves through ``release`` or ``leave``.
+
+    Attributes
+    ----------
+    places : callable
+        How many of so many places of a class this gateway may use beside others.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class Admission:
     ) -> None:
         self._config = config
         self.slots = slots
+        self.places: Callable[[PriorityClass, int], int] = lambda _priority, places: places
         self.shares = GroupShares({}) if shares is None else shares
         self._order = itertools.count()
         self._queues: dict[ModelId, _Queue] = {}
@@ -317,7 +323,7 @@ class Admission:
 
     def _may_wait(self, ticket: Ticket) -> bool:
         queued = self._queued[ticket.priority]
-        capacity = self._config.capacity.get(ticket.priority, 0)
+        capacity = self.places(ticket.priority, self._config.capacity.get(ticket.priority, 0))
         if queued >= capacity or not self.shares.are_on:
             return queued < capacity
         return self.shares.may_wait(ticket.model, ticket.priority, capacity=capacity, queued=queued)

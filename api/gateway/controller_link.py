@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from api.gateway.admission import Admission
 from api.gateway.faults import Fault
 from api.gateway.own_paths import Links
+from api.gateway.peers import Peers
 from api.gateway.residency import RouteBook
 from api.gateway.waiting_room import WaitingRoom
 from contracts.errors import HeadstartError
@@ -36,6 +37,8 @@ class ControllerLink:
         links: Links,
         clock: Clock,
         in_flight_away: Callable[[], Mapping[ModelId, int]] = dict,
+        peers: Peers,
+        admitted: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._gateway = gateway
         self._book = book
@@ -47,9 +50,12 @@ class ControllerLink:
         self._links = links
         self._clock = clock
         self._in_flight_away = in_flight_away
+        self._peers = peers
+        self._admitted = admitted
         self._hurry = room.idle
         self._beat_fault = Fault("beat_not_sent")
         self._listen_fault = Fault("redis_away")
+        self._overhear_fault = Fault("peers_not_heard")
 
     def jobs(self) -> tuple[Callable[[], Coroutine[object, object, None]], ...]:
         """What has to run; nothing without Redis."""
@@ -58,6 +64,7 @@ class ControllerLink:
             jobs.append(self.listen)
         if self._to_controller is not None:
             jobs.append(self.beat)
+            jobs.append(self.overhear)
         return tuple(jobs)
 
     async def listen(self) -> None:
@@ -93,6 +100,26 @@ class ControllerLink:
             except TimeoutError:
                 pass
             self._hurry.clear()
+
+    async def overhear(self) -> None:
+        """Hear the beats of other gateways; while Redis is away all of them count as gone."""
+        assert self._to_controller is not None
+        place = "$"
+        while True:
+            try:
+                place, messages = await self._to_controller.receive(place, block_s=_BLOCK_REAL_S)
+            except HeadstartError as error:
+                self._overhear_fault.begin(error)
+                place = "$"
+                await self._clock.sleep(_RETRY_REAL_S * self._clock.scale)
+                messages = ()
+            else:
+                self._overhear_fault.end()
+            now_s = self._clock.monotonic_s()
+            for message in messages:
+                if isinstance(message, GatewayBeat):
+                    self._peers.hear(message, now_s)
+            self._peers.forget_silent(now_s)
 
     async def say_goodbye(self) -> None:
         """The last beat: everything has ended here."""
@@ -133,6 +160,7 @@ class ControllerLink:
             preemptible=self._room.preemptible,
             capacity=dict(self._admission.capacity),
             oldest_queued_s=self._admission.oldest_s(self._clock.monotonic_s()),
+            admitted=dict(self._admitted()),
         )
         try:
             await self._to_controller.send(beat)

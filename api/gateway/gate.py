@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from api.gateway.detect import InferencePath
 from api.gateway.headers import RequestHead
 from api.gateway.keys import is_restricted, may_pass_through
 from api.gateway.listings import model_of_path
 from api.gateway.live import LiveConfig
+from api.gateway.peers import Peers
 from api.gateway.problems import Problem, permission_denied, rate_limited, unauthorized
 from api.gateway.public_paths import needs_no_key
 from api.gateway.rates import Rates
@@ -21,11 +24,17 @@ class Gate:
     What it costs where keys are held: one SHA-256 and one look-up for each request.
     """
 
-    def __init__(self, config: LiveConfig, book: RouteBook, clock: Clock) -> None:
+    def __init__(self, config: LiveConfig, book: RouteBook, clock: Clock, peers: Peers) -> None:
         self._live = config
         self._book = book
         self._clock = clock
-        self._rates = Rates()
+        self._peers = peers
+        self._rates = Rates(peers.take_admitted)
+
+    @property
+    def admitted(self) -> Mapping[str, int]:
+        """Requests that were let in, by the name of a key that has a rate."""
+        return self._rates.admitted
 
     def key_of(self, head: RequestHead) -> CallerKey | None:
         """The key that the caller shows, where it is one of ours."""
@@ -55,7 +64,9 @@ class Gate:
 
     def renew(self) -> None:
         """The configuration was replaced."""
-        self._rates.keep(self._live.now.callers)
+        callers = self._live.now.callers
+        self._rates.keep(callers)
+        self._peers.keep_keys({key.name: key for key in callers})
 
     def _problem_of_passing(self, head: RequestHead) -> Problem | None:
         model = model_of_path(head.path) if is_restricted(head.key) else None

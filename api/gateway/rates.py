@@ -1,13 +1,14 @@
 """How many requests a key may send in a minute. Pure: time comes as an argument.
 
 A bucket of tokens for each key that has a rate: a minute's worth at most, filled steadily. So
-one that was quiet may send a burst, and in the long run nobody gets more than the rate. Each
-gateway counts for itself.
+one that was quiet may send a burst, and in the long run nobody gets more than the rate. What other
+gateways let in is taken out of the bucket here once it is heard of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from contracts.config import CallerKey
@@ -23,9 +24,22 @@ class _Bucket:
 
 
 class Rates:
-    """The buckets of one gateway; as many as there are keys with a rate."""
+    """The buckets of one gateway; as many as there are keys with a rate.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    elsewhere : callable
+        Requests of a key that other gateways let in since it was last asked.
+
+    Attributes
+    ----------
+    admitted : Counter
+        Requests that were let in here, by key.
+    """
+
+    def __init__(self, elsewhere: Callable[[str], int] = lambda _key: 0) -> None:
+        self.admitted: Counter[str] = Counter()
+        self._elsewhere = elsewhere
         self._buckets: dict[str, _Bucket] = {}
 
     def take(self, key: CallerKey | None, now_s: float) -> float | None:
@@ -40,8 +54,11 @@ class Rates:
         spent_s = max(0.0, now_s - bucket.at_s)
         bucket.tokens = min(capacity, bucket.tokens + spent_s * bucket.per_min / _MINUTE_S)
         bucket.at_s = now_s
+        # At most a bucket of debt: who is refused here has not been heard out there for ever.
+        bucket.tokens = max(-capacity, bucket.tokens - self._elsewhere(key.name))
         if bucket.tokens >= 1.0:
             bucket.tokens -= 1.0
+            self.admitted[key.name] += 1
             return None
         return (1.0 - bucket.tokens) * _MINUTE_S / bucket.per_min
 
@@ -49,6 +66,7 @@ class Rates:
         """Forget keys that are gone. Whoever has used up its rate has so after a reload too."""
         rated = {key.name: key.requests_per_min for key in keys if key.requests_per_min is not None}
         self._buckets = {name: one for name, one in self._buckets.items() if name in rated}
+        self.admitted = Counter({name: n for name, n in self.admitted.items() if name in rated})
 
     def _bucket(self, name: str, per_min: float, now_s: float) -> _Bucket:
         bucket = self._buckets.get(name)

@@ -28,6 +28,7 @@ from api.gateway.makeshift import MakeshiftDesk
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.model_lists import ModelLists
 from api.gateway.own_paths import Links, OwnPaths
+from api.gateway.peers import GONE_AFTER_S, Peers
 from api.gateway.proxy import Relay
 from api.gateway.recognition import Recogniser
 from api.gateway.residency import RouteBook
@@ -124,6 +125,10 @@ class GatewayService:
             to_controller=ports.to_controller,
             clock=clock,
         )
+        peers = Peers(gateway, gone_after_s=max(GONE_AFTER_S, clock.scale))
+        self._admission.slots.share = peers.slots
+        self._admission.places = peers.places
+        self.gate = Gate(live, book, clock, peers)
         self.link = ControllerLink(
             gateway=gateway,
             book=book,
@@ -135,8 +140,9 @@ class GatewayService:
             links=self._links,
             clock=clock,
             in_flight_away=self._dispatcher.in_flight_away,
+            peers=peers,
+            admitted=lambda: self.gate.admitted,
         )
-        self.gate = Gate(live, book, clock)
         self.app = self._make_app(gateway)
         self._tasks: list[asyncio.Task[None]] = []
         self._leaving_since_s: float | None = None

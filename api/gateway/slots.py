@@ -83,10 +83,13 @@ class SlotBook:
     ----------
     copies : callable
         On how many nodes a model is resident: each has as many slots as are declared.
+    share : callable
+        How many of so many slots of a model this gateway may use beside others.
     """
 
     def __init__(self, declared: Mapping[ModelId, int]) -> None:
         self.copies: Callable[[ModelId], int] = lambda _model: 1
+        self.share: Callable[[ModelId, int], int] = lambda _model, slots: slots
         self._declared = declared
         self._told: Mapping[ModelId, int] = {}
         self._learned: OrderedDict[ModelId, _Learned] = OrderedDict()
@@ -103,7 +106,7 @@ class SlotBook:
         """How many may run, on all copies together; None: as many as come."""
         known = self._declared.get(model, self._told.get(model))
         if known is not None:
-            known *= self.copies(model)
+            known = self.share(model, known * self.copies(model))
         learned = self._learned.get(model)
         if learned is None:
             return known

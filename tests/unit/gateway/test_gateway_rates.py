@@ -66,3 +66,14 @@ def test_a_time_that_does_not_go_on_gives_nothing():
     for _ in range(6):
         rates.take(SLOW, 5.0)
     assert rates.take(SLOW, 1.0) is not None
+
+
+def test_what_other_gateways_let_in_is_paid_here_too_down_to_a_bucket_of_debt():
+    told = {"slow": 4}
+    rates = Rates(lambda key: told.pop(key, 0))
+    assert [rates.take(SLOW, 0.0) for _ in range(3)].count(None) == 2
+    assert rates.admitted == {"slow": 2}
+    told["slow"] = 100
+    assert rates.take(SLOW, 0.0) == pytest.approx(70.0)
+    rates.keep([])
+    assert rates.admitted == {}

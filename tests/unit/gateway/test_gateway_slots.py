@@ -100,3 +100,14 @@ def test_only_so_many_are_remembered(monkeypatch):
         book.refused(model, others=1, now_s=0.0, retry_after_s=1.0)
     assert book.limit(A, 0.0) is None
     assert book.limit(B, 0.0) == 1
+
+
+def test_of_what_is_known_a_gateway_uses_its_share_and_of_what_it_learned_all():
+    book = SlotBook({A: 4})
+    book.share = lambda model, slots: slots // 2 if model == A else slots
+    assert book.limit(A, 0.0) == 2
+    assert book.limit(B, 0.0) is None
+    book.copies = lambda _model: 2
+    assert book.limit(A, 0.0) == 4
+    book.refused(B, others=3, now_s=0.0, retry_after_s=1.0)
+    assert book.limit(B, 0.0) == 3
