@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from contracts.events import ModelLoadFailed, ModelUnloaded, NodeObserved
+from contracts.events import ModelLoaded, ModelLoadFailed, ModelUnloaded, NodeObserved
 from contracts.ids import ModelId
 from contracts.memory import (
     FootprintSource,
@@ -19,6 +19,7 @@ from contracts.memory import (
     is_memory_failure,
 )
 from contracts.world import ModelStatus, NodeStatus
+from controller.footprints import measured
 from controller.places import (
     guessed_splits,
     main_others,
@@ -113,6 +114,15 @@ def _holding(place: PlaceStatus, split: Split, held: int, size: int) -> PlaceSta
     if not share:
         return place
     return replace(place, used_by_others_bytes=place.used_by_others_bytes + share)
+
+
+def loaded(status: ModelStatus, node: NodeStatus, event: ModelLoaded) -> ModelStatus:
+    """``status`` with what the load of it says of its size, if it says anything."""
+    if event.split:
+        return measured(status, node, event.split)
+    if event.footprint_bytes is None:
+        return status
+    return replace(status, footprint_bytes=event.footprint_bytes)
 
 
 def failed_load(status: ModelStatus, node: NodeStatus, event: ModelLoadFailed) -> ModelStatus:

@@ -30,7 +30,6 @@ from contracts.events import (
     RequestReceived,
 )
 from contracts.ids import ModelId, NodeId
-from contracts.memory import FootprintSource
 from contracts.plan import LoadModel, Plan, UnloadModel
 from contracts.reasons import Reason
 from contracts.world import (
@@ -207,6 +206,7 @@ def _loaded(world: WorldSnapshot, event: ModelLoaded) -> WorldSnapshot:
         )
         world = with_load(world, measured)
         load_s = event.load_s if load_s is None else load_s + LOAD_S_SHARE * (event.load_s - load_s)
+    status = accounts.loaded(status, _node(world, event.node), event)
     return with_model(
         _granted(world, event.model),
         replace(
@@ -216,11 +216,6 @@ def _loaded(world: WorldSnapshot, event: ModelLoaded) -> WorldSnapshot:
             load_s=load_s,
             load_cause=status.load_cause or event.cause,
             last_used_at_s=max(status.last_used_at_s or event.at_s, event.at_s),
-            footprint_bytes=status.footprint_bytes
-            if event.footprint_bytes is None
-            else event.footprint_bytes,
-            split=event.split or status.split,
-            footprint_source=FootprintSource.MEASURED if event.split else status.footprint_source,
             out_of_memory_bytes=None,
             out_of_memory_until_s=None,
             cooldown_until_s=None,

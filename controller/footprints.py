@@ -45,31 +45,36 @@ def told_footprint(estimated: int | None, profile: ModelProfile | None) -> Told 
 
 
 def with_footprint(
-    status: ModelStatus, node: NodeStatus, measured: Mapping[PlaceId, Estimate], told: Told | None
+    status: ModelStatus, node: NodeStatus, found: Mapping[PlaceId, Estimate], told: Told | None
 ) -> ModelStatus:
     """``status`` with the footprint that is believed.
 
     A resident model keeps the one that it has where nothing better is known: what it was
     counted with is what it gives back.
     """
-    split = {place: round(one.value) for place, one in measured.items()}
+    split = {place: round(one.value) for place, one in found.items()}
     if split:
-        count = min(one.count for one in measured.values())
+        count = min(one.count for one in found.values())
         size = main_bytes(split, node)
         if count == 1 and told is not None and told[0] > FAR * size:
             return replace(status, footprint_bytes=told[0], split={}, footprint_source=told[1])
-        return replace(
-            status,
-            footprint_bytes=size,
-            split=split,
-            footprint_source=FootprintSource.MEASURED,
-            on_host=status.on_host or _is_on_host(split, node),
-        )
+        return measured(status, node, split)
     is_counted = status.residency in OCCUPIES_MEMORY and status.footprint_bytes is not None
     is_given = status.footprint_source is None and status.footprint_bytes is not None
     if told is None or is_counted or is_given:
         return status
     return replace(status, footprint_bytes=told[0], split={}, footprint_source=told[1])
+
+
+def measured(status: ModelStatus, node: NodeStatus, split: Split) -> ModelStatus:
+    """``status`` with a footprint that was measured."""
+    return replace(
+        status,
+        footprint_bytes=main_bytes(split, node),
+        split=split,
+        footprint_source=FootprintSource.MEASURED,
+        on_host=status.on_host or _is_on_host(split, node),
+    )
 
 
 def main_bytes(split: Split, node: NodeStatus) -> int:

@@ -133,6 +133,7 @@ class MemoryDesk:
         self._samples: dict[NodeId, tuple[Sample, ...]] = {}
         self._moves: dict[NodeId, int] = {}
         self._ended_s: dict[ModelId, float] = {}
+        self._begun: set[ModelId] = set()
         self._gates: dict[NodeId, asyncio.Lock] = {}
         self._is_away = False
         self._told = 0
@@ -206,7 +207,11 @@ class MemoryDesk:
         node = event.node
         self._moves[node] = self._moves.get(node, 0) + 1
         samples = self._samples.pop(node, ())
+        self._begun.discard(event.model)
         match event:
+            case ModelLoadStarted():
+                self._begun.add(event.model)
+                kept = samples[:0]
             case ModelLoaded():
                 # A look after the load's end was taken before its end is told.
                 ended_s = self._ended_s.pop(event.model, event.at_s)
@@ -273,7 +278,7 @@ class MemoryDesk:
         world = self._world()
         here = world.nodes.get(node)
         after = None if here is None else sample_of(here)
-        if here is None or after is None or others_move(world, status):
+        if here is None or after is None or others_move(world, status, self._begun):
             return None
         if set(here.residents) - {status.model} != set(before.residents) - {status.model}:
             return None
@@ -300,7 +305,7 @@ class MemoryDesk:
             if after is None:
                 return Seen()
             # What loads at the same time takes hides what comes back.
-            growth = growing(self._world(), status)
+            growth = growing(self._world(), status, self._begun)
             freed = None if growth else freed_bytes(before.sample, after, expected)
             if is_back(before.sample, after, expected, growth):
                 return Seen(freed_bytes=freed)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from contracts.ids import ModelId
 from contracts.memory import HOST, PlaceId, PlaceKind, Split
 from contracts.world import ModelStatus, NodeStatus, Residency, WorldSnapshot
 from controller.memory import ALL_CARDS
@@ -127,22 +128,25 @@ def is_back(before: Sample, after: Sample, expected: Split, growth: Split) -> bo
     )
 
 
-def others_move(world: WorldSnapshot, status: ModelStatus) -> bool:
-    """Whether another model is on its way in or out on the same node."""
-    moving = (Residency.LOADING, Residency.DRAINING, Residency.UNLOADING)
+def others_move(world: WorldSnapshot, status: ModelStatus, begun: Collection[ModelId]) -> bool:
+    """Whether another model is on its way in or out on the same node.
+
+    ``begun`` are the loads that have begun: one that waits for its room takes none.
+    """
+    going = (Residency.DRAINING, Residency.UNLOADING)
     return any(
-        other.residency in moving and other.model != status.model
-        for other in world.models.values()
-        if other.node == status.node
+        other.residency in going or (other.residency is Residency.LOADING and name in begun)
+        for name, other in world.models.items()
+        if other.node == status.node and name != status.model
     )
 
 
-def growing(world: WorldSnapshot, status: ModelStatus) -> Split:
-    """What models that load on the same node may take meanwhile, by place."""
+def growing(world: WorldSnapshot, status: ModelStatus, begun: Collection[ModelId]) -> Split:
+    """What loads that have begun on the same node may take meanwhile, by place."""
     node = world.nodes.get(status.node)
     found: dict[PlaceId, int] = {}
     for other in world.models.values():
-        is_there = other.node == status.node and other.model != status.model
+        is_there = other.node == status.node and other.model in begun
         if node is not None and is_there and other.residency is Residency.LOADING:
             split = expected_back(other, node) or {ALL_CARDS: other.needed_bytes}
             for place, size in split.items():

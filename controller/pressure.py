@@ -34,7 +34,8 @@ def give_way(draft: Draft, context: Context, policy: Policy) -> None:
     node = draft.world.nodes[context.node]
     room = draft.room(context.node, context.config, policy.model_limit(context))
     short = _short(node, room, context.config)
-    if not short or room.draining:
+    if not short or room.draining or room.loading:
+        # What is on its way in or out is not others' yet, or not any more.
         return
     idle = idle_models(draft.world, draft.on_node(context.node))
     ranked = policy.victims(context, idle)

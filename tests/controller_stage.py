@@ -29,6 +29,7 @@ from simulator.memory_ports import (
     MemoryModelServer,
     MemorySnapshotStore,
 )
+from simulator.memory_profiles import MemoryProfileStore
 from tests import worlds
 
 MIB = worlds.MIB
@@ -54,6 +55,7 @@ class Stage:
         self.journal = MemoryDecisionJournal(clock=self.clock)
         self.controls = MemoryControlStore()
         self.snapshots = MemorySnapshotStore()
+        self.profiles = MemoryProfileStore()
         self.lease = MemoryLease()
         self.server = MemoryModelServer(
             self.clock,
@@ -88,6 +90,7 @@ class Stage:
                 journal=self.journal,
                 controls=self.controls,
                 snapshots=self.snapshots,
+                profiles=self.profiles,
                 lease=self.lease,
                 servers=servers or {NODE: self.server},
             ),
