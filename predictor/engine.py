@@ -285,11 +285,13 @@ class PredictorEngine:
         expires_at_s = now_s + self._config.expires_s
         records = []
         accounts = self._next_use.accounts(rows)
+        reliability_error = self._next_use.reliability_error
         for model, account, curve in zip(models, accounts, curves.tolist(), strict=True):
             record = next_use_record(
                 model,
                 curve,
                 account,
+                reliability_error=reliability_error,
                 made_at_s=now_s,
                 expires_at_s=expires_at_s,
             )

@@ -26,6 +26,7 @@ def next_use_record(
     curve: Sequence[float],
     account: CurveAccount,
     *,
+    reliability_error: float | None,
     made_at_s: float,
     expires_at_s: float,
 ) -> NextUse:
@@ -40,6 +41,7 @@ def next_use_record(
         status=account.status,
         brier=account.brier,
         floor_brier=account.floor_brier,
+        reliability_error=reliability_error,
     )
 
 

@@ -2,7 +2,8 @@
 
 Two forecasts are kept beside each other, a model's own gaps and the pool of all experts, and
 each model believes whichever told its own recent past better. So the pool, which learns from
-all models at once, cannot do harm to one of them for long.
+all models at once, cannot do harm to one of them for long. What is believed is set right at the
+end by what came of such probabilities before.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +22,11 @@ from predictor.evaluation import UseScores
 from predictor.models.decayed_rates import DecayedRates
 from predictor.models.experts import ALONE, Experts
 from predictor.models.pool import HazardPool
+from predictor.models.reliability import Calibration, Reliability
 from predictor.opinions import MIXTURE
 from predictor.windows import Floats, Rows
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 POOLED = "pooled_hazard"
 OWN_GAPS = "own_gaps"
@@ -34,8 +39,11 @@ HALF_WINDOW_S = 30.0
 """What weights are learned on: half the time within which the planner values a use."""
 _EVERY_S = 40.0
 """Between two looks: past the half window, and no divisor of the minute that cron lives by."""
-_LOOKS: Floats = np.array([HALF_WINDOW_S, MINUTE_S])
-_MAX_SAMPLES = 4
+_LOOKS: Floats = np.array([HALF_WINDOW_S, MINUTE_S, 300.0])
+_HALF, _MINUTE, _FIVE_MINUTES = range(len(_LOOKS))
+_LONG_EVERY = 5
+"""Every so many looks one is kept for five minutes."""
+_MAX_SAMPLES = 6
 _POPULATION_S = 60.0
 _READY_GAPS = 3.0
 """From here a model's own gaps outweigh the population's."""
@@ -59,7 +67,10 @@ class CurveAccount:
 
 @dataclass(slots=True)
 class _Sample:
-    """Forecasts that wait for their outcome: within the half window, then within a minute."""
+    """Forecasts that wait for their outcomes: within the half window, a minute, five minutes.
+
+    ``raw`` (n, looks): hazards as they were believed; ``foretold``: probabilities as published.
+    """
 
     made_s: float
     rows: Rows
@@ -68,9 +79,11 @@ class _Sample:
     features: Floats
     own: Floats
     pooled: Floats
+    raw: Floats
     foretold: Floats
     next_s: Floats
-    learned: bool = False
+    looks: int
+    done: int = 0
 
 
 class NextUseForecaster:
@@ -89,6 +102,9 @@ class NextUseForecaster:
     def __init__(self, rows: int, rates: DecayedRates, without: Sequence[str] = ()) -> None:
         self._experts = Experts(rows, rates, without)
         self._pool = HazardPool()
+        self._calibration = Calibration(_LOOKS)
+        self._reliability = Reliability()
+        self._looked = 0
         self._scores = UseScores(rows)
         self._last_s = np.full(rows, np.nan)
         self._births = np.zeros(rows, dtype=np.intp)
@@ -152,6 +168,11 @@ class NextUseForecaster:
             )
         ]
 
+    @property
+    def reliability_error(self) -> float | None:
+        """How far what comes within a minute lies from what was foretold, at its worst."""
+        return self._reliability.worst
+
     def arrive(self, row: int, at_s: float) -> tuple[int, ...]:
         """A request came for ``row``.
 
@@ -180,14 +201,16 @@ class NextUseForecaster:
             self._population_s = now_s
             self._experts.refresh_population(rows)
         for sample in self._samples:
-            if not sample.learned and now_s > sample.made_s + HALF_WINDOW_S:
-                sample.learned = True
-                self._learn(sample)
-        while self._samples and now_s > self._samples[0].made_s + MINUTE_S:
-            self._score(self._samples.popleft())
+            while sample.done < sample.looks and now_s > sample.made_s + _LOOKS[sample.done]:
+                self._settle(sample, sample.done)
+                sample.done += 1
+        waiting = [sample for sample in self._samples if sample.done < sample.looks]
+        if len(waiting) < len(self._samples):
+            self._samples = deque(waiting, maxlen=_MAX_SAMPLES)
         if now_s >= self._sampled_s + _EVERY_S and len(rows) > 0:
             self._sampled_s = now_s
             self._samples.append(self._look(rows, now_s))
+            self._looked += 1
 
     def curves(self, rows: Rows, now_s: float) -> Floats:
         """H on the grid for each of ``rows``, all of which have had an arrival.
@@ -218,7 +241,7 @@ class NextUseForecaster:
 
     def _believed(self, rows: Rows, own: Floats, pooled: Floats, delays_s: Floats) -> Floats:
         """Own gaps and pool by what each model believes, or its base rate where both lose."""
-        hazard = _blend(pooled, own, self._pool_lead[rows])
+        hazard = self._calibration.correct(_blend(pooled, own, self._pool_lead[rows]), delays_s)
         degraded = self._scores.degraded(rows)
         if degraded.any():
             per_s = -np.log1p(-self._scores.base_rate(rows[degraded])) / MINUTE_S
@@ -240,27 +263,34 @@ class NextUseForecaster:
             features=opinions.features[:, :, 0],
             own=opinions.own[:, 0],
             pooled=pooled[:, 0],
-            foretold=-np.expm1(-believed),
+            raw=believed,
+            foretold=-np.expm1(-self._calibration.correct(believed, _LOOKS)),
             next_s=np.full(len(self._last_s), np.inf),
+            looks=len(_LOOKS) if self._looked % _LONG_EVERY == 0 else _FIVE_MINUTES,
         )
 
-    def _learn(self, sample: _Sample) -> None:
-        same, came = self._outcomes(sample, HALF_WINDOW_S)
+    def _settle(self, sample: _Sample, look: int) -> None:
+        same, came = self._outcomes(sample, float(_LOOKS[look]))
+        self._calibration.learn(look, -np.expm1(-sample.raw[same, look]), came)
+        if look == _HALF:
+            self._learn(sample, same, came)
+        elif look == _MINUTE:
+            self._score(sample, same, came)
+
+    def _learn(self, sample: _Sample, same: Bools, came: Bools) -> None:
         rows, pooled = sample.rows[same], sample.pooled[same]
         gained = _log_likelihood(pooled, came) - _log_likelihood(sample.own[same], came)
         fade = 1.0 - 1.0 / _MEMORY_LOOKS
         self._pool_lead[rows] = fade * self._pool_lead[rows] + gained
         self._pool.learn(sample.features[same], pooled, sample.contexts[same], came)
 
-    def _score(self, sample: _Sample) -> None:
-        same, within_minute = self._outcomes(sample, MINUTE_S)
+    def _score(self, sample: _Sample, same: Bools, within_minute: Bools) -> None:
         _, within_half = self._outcomes(sample, HALF_WINDOW_S)
         came = np.stack([within_half, within_minute], axis=1)
-        self._scores.learn(sample.rows[same], sample.foretold[same], came)
+        self._scores.learn(sample.rows[same], sample.foretold[same, :_FIVE_MINUTES], came)
+        self._reliability.learn(sample.foretold[same, _MINUTE], within_minute)
 
-    def _outcomes(
-        self, sample: _Sample, within_s: float
-    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    def _outcomes(self, sample: _Sample, within_s: float) -> tuple[Bools, Bools]:
         """Which rows are still the same models, and of those, whether a request came in time."""
         same = self._births[sample.rows] == sample.births
         return same, sample.next_s[sample.rows[same]] <= sample.made_s + within_s
@@ -273,7 +303,7 @@ def _blend(pooled: Floats, own: Floats, lead: Floats) -> Floats:
     return hazard
 
 
-def _log_likelihood(hazard: Floats, came: npt.NDArray[np.bool_]) -> Floats:
+def _log_likelihood(hazard: Floats, came: Bools) -> Floats:
     """Of what came under each hazard, with no forecast taken for more certain than 1 in 10^6."""
     bounded = np.clip(hazard, _LEAST, _MOST)
     return np.where(came, np.log(-np.expm1(-bounded)), -bounded)

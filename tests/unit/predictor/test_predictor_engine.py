@@ -304,6 +304,40 @@ def test_a_late_event_changes_no_gap_but_is_counted(received: Received) -> None:
     assert engine.too_late == 1
 
 
+def test_what_came_before_a_forecast_was_made_is_no_outcome_of_it(received: Received) -> None:
+    engine = PredictorEngine(PredictorConfig())
+    for call in range(30):
+        engine.observe(received("chat", START_S + 600.0 * call))
+        engine.tick(START_S + 600.0 * call + 40.0)
+        engine.observe(received("chat", START_S + 600.0 * call + 20.0, f"late {call}"))
+        engine.tick(START_S + 600.0 * call + 110.0)
+    next_use = curve(engine, CHAT, START_S + 30 * 600.0)
+
+    assert next_use.floor_brier is not None
+    assert next_use.floor_brier < 0.05  # within a minute of a look nothing ever came
+
+
+def test_signs_make_no_model_known_and_drifts_are_counted() -> None:
+    engine = PredictorEngine(PredictorConfig())
+    engine.observe(intent(START_S))
+    engine.observe(replace(intent(START_S), event_id="picked", model=CHAT))
+
+    assert engine.models == ()
+    assert engine.drifts == 0
+
+
+def test_a_pick_is_noted_for_a_model_that_is_known(received: Received) -> None:
+    engine = PredictorEngine(PredictorConfig())
+    engine.observe(received("chat", START_S))
+    engine.observe(replace(intent(START_S + 1.0), model=CHAT))
+    engine.observe(replace(intent(START_S + 1.0), event_id="listed"))
+    curves = curves_only()
+    curves.observe(intent(START_S))
+
+    assert engine.tick(START_S + 10.0)[0].signals
+    assert curves.models == ()
+
+
 def test_a_step_back_ends_what_a_mad_clock_began(received: Received) -> None:
     engine = curves_only()
     engine.observe(received("chat", START_S))
