@@ -14,13 +14,14 @@ from adapters.settings_configs import (
     predictor_config,
     workers_config,
 )
-from adapters.settings_environment import CONFIG_VARIABLE, Environment, read_environment
+from adapters.settings_environment import Environment, read_environment
+from adapters.settings_files import ConfigFiles, find_files, read_files
 from adapters.settings_merge import merge
 from adapters.settings_notices import notices_of
 from adapters.settings_problems import Problems
 from adapters.settings_schema import Document
 from adapters.settings_secrets import resolve_keys, secret_files
-from adapters.settings_source import Source, read_file, read_yaml
+from adapters.settings_source import Source
 from adapters.settings_validation import validate
 from contracts.config import (
     ControlConfig,
@@ -31,8 +32,6 @@ from contracts.config import (
 )
 from contracts.errors import Invalid
 from contracts.ids import ModelId
-
-FILE_NAME = "headstart.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ class Settings:
     source : Source
         What was said and where; what is not in it is a default.
     file : Path or None
-        The file that was read; None: there is none.
+        The file that was read, or the folder of files; None: there is none.
     data_dir : Path
         Where state is kept. Not made here.
     preload : bool or tuple of ModelId
@@ -135,9 +134,10 @@ def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Setti
     environ : mapping
         Environment variables. An empty one counts as not set.
     path : Path, optional
-        The file. Default: ``HEADSTART_CONFIG``, else the first that exists of
-        ``./headstart.yaml``, ``~/.config/headstart/headstart.yaml`` and
-        ``/etc/headstart/headstart.yaml``, else none.
+        The file, or a folder of files. Default: ``HEADSTART_CONFIG``, else the first that
+        exists of ``./headstart.yaml``, ``~/.config/headstart/headstart.yaml`` and
+        ``/etc/headstart/headstart.yaml``, else none. Files of ``headstart.d`` beside it are
+        read over it.
 
     Raises
     ------
@@ -148,51 +148,25 @@ def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Setti
     problems = Problems()
     environment = read_environment(environ, problems)
     time_scale = _time_scale(environ, problems)
-    file = find_file(environ, path)
-    source = _read(file, problems)
     notices: list[str] = []
+    files = find_files(environ, path)
+    source = read_files(files, problems, notices)
     merged = merge(source, environment, problems, notices)
-    base = Path() if file is None else file.absolute().parent
-    key_files = resolve_keys(merged, environ, base, problems)
+    key_files = resolve_keys(merged, environ, files.base, problems)
     document = validate(merged, problems)
     problems.raise_if_any()
     assert document is not None
-    if file is not None and not source.values:
-        notices.append(f"{file}: sets nothing, so all defaults hold")
     return Settings(
         document=document,
         source=merged,
-        file=file,
-        data_dir=_data_dir(document, merged, environ, file),
+        file=files.main,
+        data_dir=_data_dir(document, merged, environ, files),
         time_scale=time_scale,
         environment=environ.get(ENVIRONMENT_VARIABLE, "").strip(),
-        read_from=(*((file,) if file is not None else ()), *secret_files(environ), *key_files),
+        read_from=(*files.watched, *secret_files(environ), *key_files),
         notices=notices_of(document, merged, environment, notices),
         preload=_preload(environment),
     )
-
-
-def find_file(environ: Mapping[str, str], path: Path | None = None) -> Path | None:
-    """The configuration file that ``load_settings`` reads; None: there is none."""
-    if path is not None:
-        return path
-    named = environ.get(CONFIG_VARIABLE, "").strip()
-    if named:
-        return Path(named)
-    home = environ.get("HOME", "").strip()
-    own = environ.get("XDG_CONFIG_HOME", "").strip() or (f"{home}/.config" if home else "")
-    folders = [Path(), *([Path(own) / "headstart"] if own else []), Path("/etc/headstart")]
-    return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
-
-
-def _read(file: Path | None, problems: Problems) -> Source:
-    if file is None:
-        return Source()
-    try:
-        return read_yaml(read_file(file), str(file), problems)
-    except Invalid as error:
-        problems.add_all(error)
-        return Source()
 
 
 def _preload(environment: Environment) -> bool | tuple[ModelId, ...]:
@@ -213,16 +187,15 @@ def _time_scale(environ: Mapping[str, str], problems: Problems) -> float:
 
 
 def _data_dir(
-    document: Document, source: Source, environ: Mapping[str, str], file: Path | None
+    document: Document, source: Source, environ: Mapping[str, str], files: ConfigFiles
 ) -> Path:
     text = document.data_dir
     if text is None:
         return _home(environ) / ".local/share/headstart"
     if text == "~" or text.startswith("~/"):
         return _home(environ) / text[2:]
-    said_in_file = file is not None and source.origins["data_dir",].startswith(f"{file}:")
-    base = file.absolute().parent if file is not None and said_in_file else Path.cwd()
-    return base / text
+    said_in_file = source.origins["data_dir",].rpartition(":")[2].isdigit()
+    return (files.base if said_in_file else Path.cwd()) / text
 
 
 def _home(environ: Mapping[str, str]) -> Path:

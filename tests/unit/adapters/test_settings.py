@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.settings import Settings, find_file, load_settings
+from adapters.settings import Settings, load_settings
+from adapters.settings_files import find_files
 from adapters.settings_types import MIB
 from contracts.config import (
     BalancingConfig,
@@ -304,15 +305,17 @@ def test_the_notices_are_bounded() -> None:
 def test_which_file_is_read(tmp_path: Path) -> None:
     own = tmp_path / "home/.config/headstart/headstart.yaml"
     environ = {"HOME": str(tmp_path / "home")}
-    assert find_file(environ) is None
+    assert find_files(environ).main is None
     write("", str(own))
-    assert find_file(environ) == own
+    assert find_files(environ).main == own
     xdg = write("", str(tmp_path / "xdg/headstart/headstart.yaml"))
-    assert find_file(environ | {"XDG_CONFIG_HOME": str(tmp_path / "xdg")}) == xdg
+    assert find_files(environ | {"XDG_CONFIG_HOME": str(tmp_path / "xdg")}).main == xdg
     write("")
-    assert find_file(environ) == Path("headstart.yaml")
-    assert find_file(environ | {"HEADSTART_CONFIG": "x.yaml"}) == Path("x.yaml")
-    assert find_file(environ | {"HEADSTART_CONFIG": "x.yaml"}, Path("y.yaml")) == Path("y.yaml")
+    assert find_files(environ).main == Path("headstart.yaml")
+    assert find_files(environ | {"HEADSTART_CONFIG": "x.yaml"}).main == Path("x.yaml")
+    assert find_files(environ | {"HEADSTART_CONFIG": "x.yaml"}, Path("y.yaml")).main == Path(
+        "y.yaml"
+    )
 
 
 def test_where_the_data_is_kept(tmp_path: Path) -> None:

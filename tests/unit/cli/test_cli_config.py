@@ -44,12 +44,12 @@ def test_check_without_a_file(shell: Shell) -> None:
     assert shell.run("check") == (0, "ok: the defaults and the environment\n", "")
 
 
-def test_check_says_what_is_right_and_what_has_no_effect(shell: Shell) -> None:
-    Path("headstart.yaml").write_text("optimization: {cache_size_gb: 20}\n")
+def test_check_says_what_is_right_and_what_is_moot(shell: Shell) -> None:
+    Path("headstart.yaml").write_text("scheduler: {mode: resource_aware, policy: lru}\n")
     code, out, err = shell.run("check")
     assert (code, err) == (0, "")
     note, ok = out.splitlines()
-    assert note.startswith("note: optimization.cache_size_gb has no effect yet: ")
+    assert note.startswith("note: scheduler.policy = lru is not used: ")
     assert ok == "ok: headstart.yaml"
 
 
@@ -66,7 +66,9 @@ def test_check_says_what_is_wrong(shell: Shell) -> None:
 def test_show_says_where_each_value_comes_from(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path("headstart.yaml").write_text("gateway:\n  port: 9000\noptimization: {cache_size_gb: 2}")
+    Path("headstart.yaml").write_text(
+        "gateway:\n  port: 9000\nscheduler: {mode: resource_aware, policy: lru}"
+    )
     monkeypatch.setenv("HEADSTART_ADMIN_KEY", "hush")
     code, out, _ = shell.run("show")
     assert code == 0
@@ -75,7 +77,7 @@ def test_show_says_where_each_value_comes_from(
     assert rows["gateway.port"] == ["9000", "headstart.yaml:2"]
     assert rows["control.admin_key"] == ['"***"', "env", "HEADSTART_ADMIN_KEY"]
     assert rows["control.port"] == ["8090", "default"]
-    assert rows["note:"][0] == "optimization.cache_size_gb"
+    assert rows["note:"][0] == "scheduler.policy"
 
 
 def test_show_as_json(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
