@@ -308,6 +308,8 @@ class NodeStatus:
         Those of them that prefetches and batches wait for.
     strained_at_s : float or None
         When the newest reading that is in ``levels`` was taken.
+    load_latency_s : float or None
+        What the loads of the window took, at the percentile that is watched; None: none ended.
     """
 
     node: NodeId
@@ -329,6 +331,7 @@ class NodeStatus:
     levels: Mapping[Reason, float] = field(default_factory=dict)
     strains: tuple[Strain, ...] = ()
     strained_at_s: float | None = None
+    load_latency_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

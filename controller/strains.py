@@ -32,6 +32,8 @@ FORGET_S = 60.0
 SLOW_LOADS = 2.0
 """Loads that take so many times what was expected are slow: a disk or a bus is shared."""
 
+_OF_MACHINES = frozenset({Reason.GPU_BUSY, Reason.CPU_BUSY, Reason.VRAM_FULL})
+
 MAX_LOADS = 64
 """Loads that are remembered."""
 
@@ -100,29 +102,37 @@ def thresholds(config: PlannerConfig) -> Mapping[Reason, float]:
 
 def _node(world: WorldSnapshot, node: NodeStatus, config: PlannerConfig) -> NodeStatus:
     now_s = world.taken_at_s
+    load_s, slowness = load_slowness(world, node.node, config)
     levels = _levels(node, now_s)
-    figures: dict[Reason, float | None] = dict(levels)
-    figures[Reason.LOADS_SLOW] = load_slowness(world, node.node, config)[1]
+    if slowness is not None:
+        levels[Reason.LOADS_SLOW] = slowness
     before = {strain.reason: strain for strain in node.strains}
     strains = []
     for reason, threshold in thresholds(config).items():
-        strain = _judged(before.get(reason), reason, figures.get(reason), threshold, now_s)
+        strain = _judged(before.get(reason), reason, levels.get(reason), threshold, now_s)
         if strain is not None:
             strains.append(strain)
-    if levels == node.levels and tuple(strains) == node.strains:
+    known = (node.levels, node.strains, node.load_latency_s)
+    if (levels, tuple(strains), load_s) == known:
         return node
     read_at_s = node.strained_at_s if node.reading is None else node.reading.at_s
-    return replace(node, levels=levels, strains=tuple(strains), strained_at_s=read_at_s)
+    return replace(
+        node,
+        levels=levels,
+        strains=tuple(strains),
+        strained_at_s=read_at_s,
+        load_latency_s=load_s,
+    )
 
 
-def _levels(node: NodeStatus, now_s: float) -> Mapping[Reason, float]:
-    """The smoothed figures with the newest reading in them, which counts once."""
+def _levels(node: NodeStatus, now_s: float) -> dict[Reason, float]:
+    """The smoothed figures of the machine with the newest reading in them, which counts once."""
     reading = node.reading
     if reading is None or not node.alive or now_s - reading.at_s > FORGET_S:
         return {}
     last_s = node.strained_at_s
     if last_s is not None and reading.at_s <= last_s:
-        return node.levels
+        return {kind: level for kind, level in node.levels.items() if kind in _OF_MACHINES}
     passed_s = SMOOTHING_S if last_s is None else reading.at_s - last_s
     share = 1.0 - math.exp(-passed_s / SMOOTHING_S)
     levels = {}

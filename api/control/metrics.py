@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from api.control.board import Board
 from api.control.feed import EventFeed
 from api.control.kpi_metrics import kpi_families
+from api.control.machine_metrics import machines
 from api.control.tally import Attainment
 from api.control.views import cold_starts
 from contracts.forecasts import ModelForecast, Signal
@@ -138,6 +139,7 @@ class _ReadingCollector(Collector):
         yield from reading.kpis
         if reading.world is not None:
             yield from _world(reading.world)
+            yield from machines(reading.world)
             yield from _models(reading, reading.world)
 
 
