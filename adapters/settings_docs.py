@@ -25,6 +25,11 @@ _REFERENCE_HEAD = """\
 Environment variables win over the file: `HEADSTART_*` over `LOCALAI_*` and `REDIS_URL`, those
 over the file, the file over the defaults. An empty variable counts as not set.
 
+Files of `headstart.d` beside it are read over it, in the order of their names: sections are
+merged key by key, models by their names, and where two files say something else the later one
+stands. `HEADSTART_CONFIG` may also name several files (`a.yaml:b.yaml`) or a folder of them.
+What each key does, and the test that shows it, is in [configuration](../configuration.md).
+
 `headstart config check` says what is wrong with a file, `headstart config show` where each value
 comes from. `data/headstart.example.yaml` has all keys with their defaults, and
 `data/headstart.schema.json` lets editors complete them:
@@ -63,6 +68,7 @@ _EXAMPLE_HEAD = """\
 """
 _SAMPLE_NAMES: dict[KeyPath, str] = {
     ("resources",): "text_generation",
+    ("autoscaling",): "whisper",
     ("models",): "llama-3-8b-instruct",
 }
 _SAMPLE_VALUES: dict[KeyPath, object] = {

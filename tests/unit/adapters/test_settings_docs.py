@@ -48,8 +48,8 @@ def test_the_example_equals_the_defaults_and_gives_no_notice(
     monkeypatch.chdir(tmp_path)
     bare = load_settings(HOME)
     assert example.notices == ()
-    assert example.document.model_dump(exclude={"models", "resources"}) == (
-        bare.document.model_dump(exclude={"models", "resources"})
+    assert example.document.model_dump(exclude={"models", "resources", "autoscaling"}) == (
+        bare.document.model_dump(exclude={"models", "resources", "autoscaling"})
     )
     assert not example.document.models
     assert example.gateway_config() == bare.gateway_config()
