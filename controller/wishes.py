@@ -23,6 +23,7 @@ from controller.demand import ABSENT
 from controller.eviction import idle_models
 from controller.memory import Room, room
 from controller.wish_list import RUNG_S, with_wish
+from controller.yielding import is_kept_off
 
 RECENT_S = 900.0
 """A model that was not used for so long needs nobody to stand in for it, and a rung on CPUs
@@ -68,7 +69,7 @@ def with_stand_ins(
                 room(world, status.node, config, models=here),
                 idle_models(world, here),
             )
-        if _is_shut_out(status, *rooms[status.node]):
+        if is_kept_off(world, status) or _is_shut_out(status, *rooms[status.node]):
             rung = next((rung.model for rung in ladder.rungs if rung.on_host), None)
             if rung is not None and rung in world.models:
                 world = with_wish(world, rung, until_s)
@@ -107,6 +108,5 @@ def _is_shut_out(status: ModelStatus, here: Room, idle: tuple[ModelStatus, ...])
     short = here.shortage(status)
     for other in idle:
         for place, size in here.freed(other).items():
-            if place in short:
-                short[place] -= size
+            short[place] = short.get(place, 0) - size
     return any(missing > 0 for missing in short.values())

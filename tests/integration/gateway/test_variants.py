@@ -11,12 +11,14 @@ import pytest
 
 from cli.fallback_stack import FallbackStack
 from contracts.events import RequestCompleted, RequestDispatched
+from contracts.ids import ModelId
 from contracts.variants import Fallback, Ladder, LadderOptions, Rung, RungKind, made_name
 from contracts.world import Residency
 
 pytestmark = pytest.mark.integration
 
 SCALE = 30.0
+NAME = ModelId("llama")
 LLAMA = {
     "name": "llama",
     "footprint_mb": 5000,
@@ -34,7 +36,7 @@ CPU = Rung(
     threads=4,
     context_size=2048,
 )
-LADDER = Ladder(model="llama", rungs=(CPU,), cpu_factor=4.0)
+LADDER = Ladder(model=NAME, rungs=(CPU,), cpu_factor=4.0)
 
 
 def stack_of(*models: Mapping[str, Any], ladder: Ladder | None = LADDER, **more: Any):
@@ -143,7 +145,7 @@ async def test_nothing_of_it_for_those_who_refuse():
     ],
 )
 async def test_a_model_may_want_to_be_asked(rule, word, served_by):
-    ladder = Ladder(model="llama", rungs=(CPU,), fallback=rule, cpu_factor=4.0)
+    ladder = Ladder(model=NAME, rungs=(CPU,), fallback=rule, cpu_factor=4.0)
     async with stack_of(ladder=ladder) as stack:
         await held(stack)
         said = {} if word is None else {"fallback": word}
@@ -166,7 +168,7 @@ async def test_a_cpu_is_not_asked_where_the_gpu_is_sooner():
 async def test_a_resident_rung_answers_while_the_gpu_loads():
     slow = {**LLAMA, "load_s": 60.0, "first_token_s": 0.1}
     small = {**LLAMA, "name": "small", "footprint_mb": 1000, "load_s": 1.0, "aliases": []}
-    ladder = Ladder(model="llama", rungs=(Rung(model="small", kind=RungKind.QUANTISED),))
+    ladder = Ladder(model=NAME, rungs=(Rung(model=ModelId("small"), kind=RungKind.QUANTISED),))
     async with stack_of(slow, small, ladder=ladder) as stack:
         await stack.server.load("small")
         await stack.until(lambda: stack.table.models["small"].residency is Residency.HOT)
@@ -181,7 +183,9 @@ async def test_a_resident_rung_answers_while_the_gpu_loads():
 async def test_a_load_that_fails_for_memory_steps_down_one_rung():
     two = {**LLAMA, "name": "half", "footprint_mb": 2000, "aliases": []}
     ladder = Ladder(
-        model="llama", rungs=(Rung(model="half", kind=RungKind.QUANTISED), CPU), cpu_factor=4.0
+        model=NAME,
+        rungs=(Rung(model=ModelId("half"), kind=RungKind.QUANTISED), CPU),
+        cpu_factor=4.0,
     )
     async with stack_of(LLAMA, two, ladder=ladder) as stack:
         await stack.until(lambda: CPU.model in stack.table.models)
@@ -255,7 +259,7 @@ async def test_what_is_made_is_marked_and_can_be_taken_away_without_its_weights(
         quantisation="q4_k_m",
         file=other,
     )
-    async with stack_of(model, ladder=Ladder(model="llama", rungs=(rung, CPU))) as stack:
+    async with stack_of(model, ladder=Ladder(model=NAME, rungs=(rung, CPU))) as stack:
         await stack.until(lambda: stack.table is not None and CPU.model in stack.table.models)
         made = await stack.files.read(rung.model)
         assert made["headstart"]["made"] is True

@@ -6,6 +6,7 @@ import pytest
 
 from adapters.settings import Settings, load_settings
 from contracts.errors import Invalid
+from contracts.ids import ModelId
 from contracts.variants import Fallback, Ladder, LadderOptions, Rung, RungKind
 
 LADDER = """
@@ -31,42 +32,42 @@ def load(text: str, folder: Path) -> Settings:
 
 
 def test_a_ladder_names_models_and_says_what_is_made(tmp_path):
-    ladder = load(LADDER, tmp_path).controller_config().ladders["org/llama"]
+    ladder = load(LADDER, tmp_path).controller_config().ladders[ModelId("org/llama")]
     assert ladder == Ladder(
-        model="org/llama",
+        model=ModelId("org/llama"),
         fallback=Fallback.ASK,
         cpu_factor=8.0,
         rungs=(
-            Rung(model="llama-small", kind=RungKind.QUANTISED),
+            Rung(model=ModelId("llama-small"), kind=RungKind.QUANTISED),
             Rung(
-                model="org_llama--headstart-q4_k_m",
+                model=ModelId("org_llama--headstart-q4_k_m"),
                 kind=RungKind.QUANTISED,
                 is_made=True,
                 quantisation="q4_k_m",
                 file="llama.Q4_K_M.gguf",
             ),
             Rung(
-                model="org_llama--headstart-q2_k-gpu8",
+                model=ModelId("org_llama--headstart-q2_k-gpu8"),
                 kind=RungKind.PARTIAL,
                 is_made=True,
                 quantisation="q2_k",
                 gpu_layers=8,
             ),
             Rung(
-                model="org_llama--headstart-gpu12",
+                model=ModelId("org_llama--headstart-gpu12"),
                 kind=RungKind.PARTIAL,
                 is_made=True,
                 gpu_layers=12,
             ),
             Rung(
-                model="org_llama--headstart-cpu",
+                model=ModelId("org_llama--headstart-cpu"),
                 kind=RungKind.CPU,
                 is_made=True,
                 gpu_layers=0,
                 threads=4,
                 context_size=2048,
             ),
-            Rung(model="llama-slow", kind=RungKind.CPU, gpu_layers=0),
+            Rung(model=ModelId("llama-slow"), kind=RungKind.CPU, gpu_layers=0),
         ),
     )
     assert [rung.on_host for rung in ladder.rungs] == [False] * 4 + [True] * 2
@@ -74,7 +75,7 @@ def test_a_ladder_names_models_and_says_what_is_made(tmp_path):
 
 def test_a_model_that_says_nothing_of_it_has_no_ladder(tmp_path):
     config = load("models: {a: {preload: true}, b: {fallback: deny}}", tmp_path).controller_config()
-    assert config.ladders == {"b": Ladder(model="b", rungs=(), fallback=Fallback.DENY)}
+    assert config.ladders == {"b": Ladder(model=ModelId("b"), rungs=(), fallback=Fallback.DENY)}
     assert config.ladder_options == LadderOptions()
     assert not config.ladder_options.any
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from contracts.ids import ModelId
 from contracts.variants import Fallback, Ladder, is_made, made_name, may_fall_back
 
 ALLOW, ASK, DENY = Fallback.ALLOW, Fallback.ASK, Fallback.DENY
@@ -30,5 +31,5 @@ def test_made_names_are_told_from_all_others():
     ],
 )
 def test_model_key_and_caller_each_may_refuse(model, key, asked, may):
-    ladder = Ladder(model="llama", rungs=(), fallback=model)
+    ladder = Ladder(model=ModelId("llama"), rungs=(), fallback=model)
     assert may_fall_back(ladder, key=key, asked=asked) is may

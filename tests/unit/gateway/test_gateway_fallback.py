@@ -17,12 +17,13 @@ from api.gateway.fallback import (
     queue_wait_s,
     rung_service_s,
 )
+from contracts.ids import ModelId
 from contracts.reasons import Reason
 from contracts.variants import RungKind
 
 
 def prospect(model: str, wait_s: float, service_s: float = 1.0) -> Prospect:
-    return Prospect(model=model, wait_s=wait_s, service_s=service_s)
+    return Prospect(model=ModelId(model), wait_s=wait_s, service_s=service_s)
 
 
 def test_who_answers_soonest_answers():

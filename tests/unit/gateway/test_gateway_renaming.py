@@ -67,11 +67,11 @@ def test_nothing_is_held_back_that_cannot_be_a_name():
     names = NameFilter(SERVED, ASKED)
     event = f'data: {{"model":"{SERVED}","delta":"a"}}\n\n'.encode()
     assert names.feed(event) == event.replace(SERVED.encode(), b"llama")
-    assert not names.holds
+    assert names.held == b""
     assert names.feed(b'{"model":"llama--x"}') == b'{"model":"llama--x"}'
     assert names.feed(b'"model" x') == b'"model" x'
     assert names.feed(b',"model":"llama--head') == b","
-    assert names.holds
+    assert names.held == b'"model":"llama--head'
     assert names.end() == b'"model":"llama--head'
     assert names.feed(b'"mod') == b""
     assert names.feed(b'e" "model"') == b'"mode" '
