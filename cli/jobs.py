@@ -6,6 +6,7 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -18,6 +19,9 @@ from contracts.errors import HeadstartError, Invalid, Permanent, Transient
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
 JobId = Annotated[str, typer.Argument(help="Id of the job.", show_default=False)]
+ChoreName = Annotated[
+    str, typer.Argument(help="retention, backtest, retrain or profiles.", show_default=False)
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="At most so many.")]
 OfQueue = Annotated[
     str | None, typer.Option("--queue", help="Only this queue. Default: all.", show_default=False)
@@ -38,7 +42,14 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(
         no_args_is_help=True, help="Background jobs and batches.", rich_markup_mode=None
     )
-    for name, command in (("list", list_), ("show", show), ("cancel", cancel), ("retry", retry)):
+    commands: dict[str, Callable[..., None]] = {
+        "list": list_,
+        "show": show,
+        "cancel": cancel,
+        "retry": retry,
+        "run": run,
+    }
+    for name, command in commands.items():
         group.command(name)(command)
     app.add_typer(group, name="jobs")
 
@@ -48,19 +59,27 @@ def list_(
 ) -> None:
     """How many jobs each queue has, which batches there are, and what has failed for good."""
     api = _Control(url)
-    queues = [one for one in api.get("/v1/jobs")["data"] if queue in (None, one["id"])]
+    told = api.get("/v1/jobs")
+    queues = [one for one in told["data"] if queue in (None, one["id"])]
+    chores = told["maintenance"] if queue in (None, "maintenance") else []
     if not queues:
         raise Invalid(f"no queue is called {queue!r}")
     query = {"limit": limit} | ({} if queue is None else {"queue": queue})
     failed = api.get("/v1/jobs/failed?" + urlencode(query))["data"]
     batches = api.get(f"/v1/batches?limit={limit}")["data"] if queue in (None, "batch") else []
     if json_:
-        typer.echo(json.dumps({"queues": queues, "failed": failed, "batches": batches}))
+        typer.echo(
+            json.dumps(
+                {"queues": queues, "failed": failed, "batches": batches, "maintenance": chores}
+            )
+        )
         return
     console = Console()
     states = list(queues[0]["counts"])
     rows = [[one["id"], *(str(one["counts"].get(state, 0)) for state in states)] for one in queues]
     console.print(_table(["queue", *states], rows))
+    if chores:
+        console.print(_table(["maintenance", "next", "last", "was"], map(_chore_row, chores)))
     if batches:
         console.print(_table(["batch", "status", "lines", "left"], map(_batch_row, batches)))
     if failed:
@@ -93,6 +112,13 @@ def cancel(job_id: JobId, url: Url = None) -> None:
     status = _Control(url).post(_path(job_id) + "/cancel")["status"]
     is_running = status["state"] == "started"
     typer.echo(f"{job_id} is being broken off" if is_running else f"{job_id} is cancelled")
+
+
+def run(chore: ChoreName, url: Url = None) -> None:
+    """Do a chore of maintenance now, whatever its schedule says."""
+    started = _Control(url).post(f"/v1/jobs/maintenance/{quote(chore, safe='')}")
+    how = "is queued" if started["queued"] else "is queued already"
+    typer.echo(f"{chore} {how}: headstart jobs show {started['id']}")
 
 
 def retry(job_id: JobId, url: Url = None) -> None:
@@ -152,6 +178,11 @@ def _batch_row(batch: dict[str, Any]) -> list[str]:
     counts, rest_s = batch["request_counts"], batch["headstart"]["rest_s"]
     done = f"{counts['completed']} + {counts['failed']} failed of {counts['total']}"
     return [batch["id"], batch["status"], done, "-" if rest_s is None else f"{rest_s:.0f} s"]
+
+
+def _chore_row(chore: dict[str, Any]) -> list[str]:
+    was = chore["last_state"] or "-"
+    return [chore["id"], _time(chore["next_at_s"]), _time(chore["last_at_s"]), was]
 
 
 def _table(columns: list[str], rows: Any) -> Table:

@@ -10,6 +10,9 @@ from contracts.ids import ModelId
 MIXTURE = "mixture"
 BOOSTED = "boosted"
 
+OWN_LOG = "events"
+"""The workload that is Headstart's own event log."""
+
 MAX_TABLES = 20
 """Newest backtests that are kept, one for each workload."""
 MAX_SCORED_MODELS = 200

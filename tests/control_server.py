@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import FastAPI
@@ -15,12 +16,14 @@ from api.control.app import create_app
 from api.control.ports import ControlPorts
 from api.control.room import ControlRoom
 from api.control.server import ControlServer, bind
-from contracts.config import ControlConfig, GatewayConfig
+from contracts.config import ControlConfig, GatewayConfig, WorkersConfig
 from contracts.errors import Invalid
 from simulator.memory_batches import MemoryBatchStore, MemoryFileStore
+from simulator.memory_insights import MemoryInsightStore
 from simulator.memory_jobs import MemoryJobResults
 from simulator.memory_scaling import MemoryScalingStore
 from tests.browser.lively import KINDS, Kind, Lively
+from workers.schedule import chores_of, next_runs
 
 T = TypeVar("T")
 
@@ -106,13 +109,15 @@ class RunningControl:
         self.lively = Lively(clock, kinds=self.kinds)
         past = await self.lively.seed(minutes=self.minutes) if self.seeded else ()
         self.files, self.batches = MemoryFileStore(), MemoryBatchStore()
-        self.scaling = MemoryScalingStore()
+        self.scaling, self.insights = MemoryScalingStore(), MemoryInsightStore()
         ports = replace(
             self.lively.ports(),
             files=self.files,
             batches=self.batches,
             results=MemoryJobResults(),
             scaling=self.scaling,
+            insights=self.insights,
+            chores=partial(next_runs, chores_of(WorkersConfig())),
             check_webhook=_takes_https,
         )
         if not self.jobs:

@@ -15,6 +15,7 @@ from contracts.insights import (
     BOOSTED,
     MAX_SCORED_MODELS,
     MIXTURE,
+    OWN_LOG,
     BacktestReport,
     BacktestScore,
     ModelScore,
@@ -25,7 +26,6 @@ from predictor.batch_challenger import BoostedChallenger
 from predictor.promotion import Verdict, decide
 from workers.retry import Stopped
 
-WORKLOAD = "events"
 _RETRAIN_S = 2 * 86_400.0
 
 
@@ -55,7 +55,7 @@ class Retrained:
 
 def judge(events: Sequence[AnyEvent], config: PredictorConfig, breaker: Breaker) -> BacktestResult:
     """Score the mixture, each expert and the floors over the last week of ``events``."""
-    plan = plan_for_week(WORKLOAD, History.of(events), config)
+    plan = plan_for_week(OWN_LOG, History.of(events), config)
     return walk_forward(plan, events, progress=breaker.progress)
 
 
@@ -75,7 +75,7 @@ def train_and_judge(
     history = History.of(events)
     training = Training()
     plan = replace(
-        plan_for_week(WORKLOAD, history, config), trainer=training.train, retrain_s=_RETRAIN_S
+        plan_for_week(OWN_LOG, history, config), trainer=training.train, retrain_s=_RETRAIN_S
     )
     result = walk_forward(plan, events, progress=breaker.progress)
     verdict = decide(scores_of(result.rows), is_promoted=is_promoted)
@@ -94,7 +94,7 @@ def report_of(
     mixture, boosted = result.losses.get(MIXTURE, {}), result.losses.get(BOOSTED, {})
     models = sorted(mixture.keys() | boosted.keys())[:MAX_SCORED_MODELS]
     return BacktestReport(
-        workload=WORKLOAD,
+        workload=OWN_LOG,
         made_at_s=made_at_s,
         from_s=result.from_s,
         until_s=result.until_s,

@@ -19,8 +19,10 @@ from adapters.redis_client import connect
 from adapters.redis_decisions import RedisDecisionJournal
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_insights import RedisInsightStore
 from adapters.redis_job_results import RedisJobResults
 from adapters.redis_mailbox import to_controller
+from adapters.redis_profiles import RedisProfileStore
 from adapters.redis_scaling import RedisScalingStore
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.rq_queue import RqJobQueue, connect_blocking
@@ -33,10 +35,14 @@ from api.control.ports import ControlPorts
 from api.control.server import ControlServer, bind
 from contracts.errors import Invalid
 from workers.queues import BACKGROUND, QUEUES
+from workers.schedule import chores_of, next_runs
 
 _log = structlog.get_logger("headstart.control")
 
 BAD_CONFIGURATION = 2
+
+WORKER_GONE_AFTER_S = 90.0
+"""A worker beats several times a minute, also while its job runs."""
 
 APPLIED = (
     ("gateway", "keys"),
@@ -64,6 +70,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
     client, blocking = connect(redis_url), connect_blocking(redis_url)
     clock = ScaledClock.from_environment(os.environ)
     in_force = [settings]
+    jobs = RqJobQueue(blocking, QUEUES)
     app = create_app(
         config,
         ControlPorts(
@@ -72,13 +79,17 @@ async def serve(settings: Settings, redis_url: str) -> None:
             decisions=RedisDecisionJournal(client),
             settings=RedisControlStore(client),
             snapshots=RedisSnapshotStore(client),
+            profiles=RedisProfileStore(client),
             controller=to_controller(client),
-            jobs=RqJobQueue(blocking, QUEUES),
+            jobs=jobs,
+            workers=partial(_workers_alive, jobs),
             results=RedisJobResults(client, ttl_s=QUEUES[BACKGROUND].result_ttl_s),
             check_webhook=partial(check_webhook, allow_private=workers.webhooks_to_private),
             files=open_file_store(workers, settings.data_dir),
             batches=RedisBatchStore(client),
             scaling=RedisScalingStore(client),
+            insights=RedisInsightStore(client),
+            chores=partial(next_runs, chores_of(workers)),
         ),
         clock,
         gateway=settings.gateway_config(),
@@ -109,6 +120,10 @@ async def serve(settings: Settings, redis_url: str) -> None:
         blocking.close()
         await client.aclose()
     _log.info("control.stopped")
+
+
+def _workers_alive(jobs: RqJobQueue, queue: str) -> int:
+    return sum(beat.age_s <= WORKER_GONE_AFTER_S for beat in jobs.workers(queue))
 
 
 def _writes(admin_key: str | None) -> str:

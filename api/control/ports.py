@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from contracts.batches import BatchStore, FileStore
 from contracts.errors import Invalid
+from contracts.insights import InsightStore, NextRun
 from contracts.messages import ToController
 from contracts.ports import (
     ControlStore,
@@ -16,6 +17,7 @@ from contracts.ports import (
     JobQueue,
     JobResults,
     Mailbox,
+    ProfileStore,
     SnapshotStore,
 )
 from contracts.scaling import ScalingStore
@@ -43,5 +45,9 @@ class ControlPorts:
     workers: Callable[[str], int] | None = None
     files: FileStore | None = None
     batches: BatchStore | None = None
+    profiles: ProfileStore | None = None
     scaling: ScalingStore | None = None
+    insights: InsightStore | None = None
+    chores: Callable[[float], Sequence[NextRun]] = lambda _now_s: ()
+    """When maintenance is due, as of now."""
     check_webhook: Callable[[str], None] = _no_webhooks

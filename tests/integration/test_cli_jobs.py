@@ -61,6 +61,22 @@ def test_the_list_shows_queues_batches_and_dead_letters(control: RunningControl)
     assert "3 s" in said
 
 
+def test_the_list_shows_when_maintenance_is_due(control: RunningControl):
+    said = _run(control, "list").output
+    for chore in ("retention", "backtest", "retrain", "profiles"):
+        assert chore in said
+    told = json.loads(_run(control, "list", "--json").output.splitlines()[-1])
+    assert {one["id"]: one["cron"] for one in told["maintenance"]}["backtest"] == "37 2 * * *"
+    assert all(one["next_at_s"] > 0 for one in told["maintenance"])
+
+
+def test_a_chore_is_done_by_hand_and_once_a_minute(control: RunningControl):
+    first, second = (_run(control, "run", "profiles").output for _ in range(2))
+    assert "profiles is queued" in first
+    assert "is queued" in second
+    assert "no chore is called" in str(_error(_run(control, "run", "dishes")))
+
+
 def test_as_json_the_list_is_one_object(control: RunningControl):
     told = json.loads(_run(control, "list", "--json").output.splitlines()[-1])
     assert [one["id"] for one in told["failed"]] == ["job-failed"]

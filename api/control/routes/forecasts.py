@@ -5,9 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from api.control import schemas, views
-from api.control.errors import not_found, store_away
+from api.control.errors import ApiError, not_found, store_away
+from api.control.insight_schemas import ScoredForecastView
+from api.control.insight_views import model_backtest_view
 from api.control.paging import After, Limit, cut_page
-from api.control.room import READ, Room
+from api.control.room import READ, ControlRoom, Room
+from api.control.routes.backtests import newest_reports
+from contracts.errors import HeadstartError
+from contracts.insights import OWN_LOG, BacktestReport
 
 router = APIRouter(tags=["forecasts"], dependencies=READ)
 
@@ -31,8 +36,8 @@ async def list_forecasts(
 
 
 @router.get("/v1/forecasts/{model:path}")
-async def get_forecast(room: Room, model: str) -> schemas.ForecastView:
-    """Quantiles per horizon, next use, and the scores against the naive floor."""
+async def get_forecast(room: Room, model: str) -> ScoredForecastView:
+    """Quantiles per horizon, next use, the scores against the naive floor, and who is champion."""
     name = room.model(model)
     forecast, fault = room.board.forecasts.get(name), room.board.store_fault
     if forecast is None:
@@ -40,4 +45,15 @@ async def get_forecast(room: Room, model: str) -> schemas.ForecastView:
             raise store_away()
         raise not_found(f'nothing is forecast for "{name}" yet', code="no_forecast", param="model")
     view = views.forecast_view(forecast, room.clock.now_s())
-    return view.model_copy(update={"stale": fault is not None})
+    return ScoredForecastView(
+        **{**view.model_dump(), "stale": fault is not None},
+        backtest=model_backtest_view(await _reports(room), name, workload=OWN_LOG),
+    )
+
+
+async def _reports(room: ControlRoom) -> tuple[BacktestReport, ...]:
+    """Backtests, where they can be had: a forecast is shown all the same."""
+    try:
+        return await newest_reports(room)
+    except (HeadstartError, ApiError):
+        return ()

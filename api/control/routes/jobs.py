@@ -9,6 +9,8 @@ from fastapi import APIRouter, Query
 
 from api.control import schemas
 from api.control.errors import ApiError, not_found
+from api.control.insight_schemas import ChoreStarted, ChoreView, JobQueuePage
+from api.control.insight_views import chore_view
 from api.control.paging import Limit
 from api.control.room import READ, WRITE, ControlRoom, Room
 from contracts.jobs import JOB_ID_MAX, JobState
@@ -16,15 +18,34 @@ from contracts.jobs import JOB_ID_MAX, JobState
 router = APIRouter(tags=["jobs"])
 
 T = TypeVar("T")
+_MAINTENANCE = "maintenance"
 QueueName = Annotated[str, Query(max_length=100, description="Only this queue.")]
 
 
 @router.get("/v1/jobs", dependencies=READ)
-async def list_job_queues(room: Room) -> schemas.Page[schemas.JobQueueView]:
-    """Jobs of each queue, by state."""
+async def list_job_queues(room: Room) -> JobQueuePage:
+    """Jobs of each queue, by state, and when maintenance is due."""
     counts = await room.ask_jobs(lambda jobs: jobs.counts())
     data = [schemas.JobQueueView(id=name, counts=dict(counts[name])) for name in sorted(counts)]
-    return schemas.Page(data=data, last_id=data[-1].id if data else None)
+    return JobQueuePage(
+        data=data, last_id=data[-1].id if data else None, maintenance=await _maintenance(room)
+    )
+
+
+@router.post("/v1/jobs/maintenance/{kind}", dependencies=WRITE, status_code=202)
+async def start_maintenance(room: Room, kind: str) -> ChoreStarted:
+    """Queue a chore now, whatever its schedule says; at most once a minute."""
+    now_s = room.clock.now_s()
+    known = [run.kind for run in room.ports.chores(now_s)]
+    if kind not in known:
+        raise not_found(
+            f'no chore is called "{kind:.80}"; there are {", ".join(known)}',
+            code="chore_not_found",
+            param="kind",
+        )
+    job_id = f"{kind}-by-hand-{int(now_s // 60)}"
+    queued = await room.ask_jobs(lambda jobs: jobs.enqueue(_MAINTENANCE, kind, {}, job_id))
+    return ChoreStarted(id=job_id, queued=queued)
 
 
 @router.get("/v1/jobs/failed", dependencies=WRITE)
@@ -79,6 +100,18 @@ async def get_job(room: Room, job_id: str) -> schemas.JobView:
     Its result is somebody's answer, so it is shown to those who may change things, alone.
     """
     return schemas.JobView(id=job_id, status=dict(await _status(room, job_id)))
+
+
+async def _maintenance(room: ControlRoom) -> list[ChoreView]:
+    """Each chore with the state of its last time."""
+    found = []
+    for run in room.ports.chores(room.clock.now_s()):
+        last = run.last_job_id
+        status = None
+        if last is not None:
+            status = await room.ask_jobs(lambda jobs, last=last: jobs.status(last))  # type: ignore[misc] # mypy cannot infer a lambda's default
+        found.append(chore_view(run, None if status is None else str(status["state"])))
+    return found
 
 
 async def _status(room: ControlRoom, job_id: str) -> Mapping[str, object]:
