@@ -18,6 +18,7 @@ from contracts.routing import RoutingTable
 from contracts.world import Mode, WorldSnapshot
 from controller.loop import ControlLoop
 from controller.ports import Ports
+from controller.sight import Sight
 from simulator.clock import VirtualClock
 from simulator.memory_ports import (
     MemoryControlStore,
@@ -69,6 +70,7 @@ class Stage:
             active_by_default=True,
             lease_s=LEASE_S,
         )
+        self.sights: dict[NodeId, Sight] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._loops: dict[str, ControlLoop] = {}
         self._places: dict[str, str] = {"gateways": "0", "events": "0", "journal": "0"}
@@ -93,6 +95,7 @@ class Stage:
                 profiles=self.profiles,
                 lease=self.lease,
                 servers=servers or {NODE: self.server},
+                sights=self.sights,
             ),
             self.config,
         )
