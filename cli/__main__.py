@@ -30,6 +30,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "emulate": ("cli.emulate", "Run an emulated LocalAI."),
     "replay": ("cli.replay", "Send a recorded trace through a whole stack."),
     "bench": ("cli.bench", "Measure what parts of Headstart cost."),
+    "variants": ("cli.variants", "See and remove models that Headstart made in LocalAI."),
+    "footprint": ("cli.footprint", "List everything that Headstart has written."),
+    "remove": ("cli.remove", "Take everything away that Headstart has written."),
     "simulate": ("cli.simulate", "Compare policies on a workload in virtual time."),
     "backtest": ("cli.backtest", "Score forecasts on a trace or on the own log."),
 }
