@@ -193,3 +193,27 @@ def batch_gain(measures: Measures) -> Mapping[int, float]:
         if together is not None and together.value > 0.0:
             gains[batch] = batch * alone.value / together.value
     return gains
+
+
+def gpu_over_cpu(gpu: Measures, cpu: Measures) -> float | None:
+    """How many times faster tokens come from the GPU than from the CPU; None: not measured."""
+    on_gpu, on_cpu = gpu.estimate(f"{TOKEN_AT}1"), cpu.estimate(f"{TOKEN_AT}1")
+    if on_gpu is None or on_cpu is None or on_gpu.value <= 0.0:
+        return None
+    return on_cpu.value / on_gpu.value
+
+
+def file_read_s(measures: Measures) -> Estimate | None:
+    """The part of a cold load that goes into reading its files: what a warm one does not take.
+
+    Spreads of independent measurements add up squared.
+    """
+    cold, warm = measures.estimate(LOAD_COLD), measures.estimate(LOAD_WARM)
+    if cold is None or warm is None:
+        return None
+    return Estimate(
+        value=max(0.0, cold.value - warm.value),
+        count=min(cold.count, warm.count),
+        spread=(cold.spread**2 + warm.spread**2) ** 0.5,
+        at_s=max(cold.at_s, warm.at_s),
+    )

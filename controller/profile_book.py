@@ -28,7 +28,6 @@ from contracts.profiles import (
     MAX_PROFILES,
     TOKEN_AT,
     WINDOW,
-    Estimate,
     MeasuredProfile,
     Measures,
     Series,
@@ -233,27 +232,3 @@ def is_warm(world: WorldSnapshot, model: ModelId, now_s: float) -> bool | None:
         return None
     was_used = status.last_used_at_s is not None
     return was_used and now_s - status.residency_since_s <= WARM_WITHIN_S
-
-
-def gpu_over_cpu(gpu: Measures, cpu: Measures) -> float | None:
-    """How many times faster tokens come from the GPU than from the CPU; None: not measured."""
-    on_gpu, on_cpu = gpu.estimate(f"{TOKEN_AT}1"), cpu.estimate(f"{TOKEN_AT}1")
-    if on_gpu is None or on_cpu is None or on_gpu.value <= 0.0:
-        return None
-    return on_cpu.value / on_gpu.value
-
-
-def file_read_s(measures: Measures) -> Estimate | None:
-    """The part of a cold load that goes into reading its files: what a warm one does not take.
-
-    Spreads of independent measurements add up squared.
-    """
-    cold, warm = measures.estimate(LOAD_COLD), measures.estimate(LOAD_WARM)
-    if cold is None or warm is None:
-        return None
-    return Estimate(
-        value=max(0.0, cold.value - warm.value),
-        count=min(cold.count, warm.count),
-        spread=(cold.spread**2 + warm.spread**2) ** 0.5,
-        at_s=max(cold.at_s, warm.at_s),
-    )

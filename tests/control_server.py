@@ -21,6 +21,7 @@ from contracts.errors import Invalid
 from simulator.memory_batches import MemoryBatchStore, MemoryFileStore
 from simulator.memory_insights import MemoryInsightStore
 from simulator.memory_jobs import MemoryJobResults
+from simulator.memory_profiles import MemoryProfileStore
 from simulator.memory_scaling import MemoryScalingStore
 from tests.browser.lively import KINDS, Kind, Lively
 from workers.schedule import chores_of, next_runs
@@ -109,12 +110,14 @@ class RunningControl:
         self.lively = Lively(clock, kinds=self.kinds)
         past = await self.lively.seed(minutes=self.minutes) if self.seeded else ()
         self.files, self.batches = MemoryFileStore(), MemoryBatchStore()
+        self.profiles = MemoryProfileStore()
         self.scaling, self.insights = MemoryScalingStore(), MemoryInsightStore()
         ports = replace(
             self.lively.ports(),
             files=self.files,
             batches=self.batches,
             results=MemoryJobResults(),
+            profiles=self.profiles,
             scaling=self.scaling,
             insights=self.insights,
             chores=partial(next_runs, chores_of(WorkersConfig())),

@@ -35,6 +35,7 @@ from api.control.routes import (
     models,
     nodes,
     policies,
+    profiles,
     queues,
     requests,
     settings,
@@ -50,6 +51,7 @@ VERSION = "1"
 
 RESOURCES = (
     summary,
+    profiles,
     models,
     forecasts,
     backtests,

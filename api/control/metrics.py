@@ -22,6 +22,7 @@ from api.control.board import Board
 from api.control.feed import EventFeed
 from api.control.kpi_metrics import kpi_families
 from api.control.machine_metrics import machines
+from api.control.memory_metrics import memory_metrics
 from api.control.tally import Attainment
 from api.control.views import cold_starts
 from contracts.forecasts import ModelForecast, Signal
@@ -238,6 +239,7 @@ def _world(world: WorldSnapshot) -> Iterator[Metric]:
         waiting.add_metric([queue.priority.value], queue.waiting)
     yield waiting
     yield from _nodes(world)
+    yield from memory_metrics(world)
 
 
 def _nodes(world: WorldSnapshot) -> Iterator[Metric]:

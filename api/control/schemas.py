@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.events import LoadCause, PriorityClass
 from contracts.forecasts import ForecastStatus
+from contracts.memory import FootprintSource, PlaceKind
 from contracts.plan import Outcome
 from contracts.reasons import Reason
 from contracts.world import Mode, Residency, Tier
@@ -169,6 +170,13 @@ class ModelView(Schema):
     last_used_at_s: float | None
     pinned: bool
     footprint_bytes: int | None
+    footprint_source: FootprintSource | None = Field(default=None, description="Who says so.")
+    footprint_places: dict[str, int] = Field(
+        default={}, description="By card (its UUID) and host RAM, where that is known."
+    )
+    needs_more_than_bytes: int | None = Field(
+        default=None, description="So much was free when its last load failed for memory."
+    )
     occupied_bytes: int
     load_s: float | None
     cooldown_until_s: float | None
@@ -270,6 +278,25 @@ class PeerView(Schema):
     models: int | None
 
 
+class PlaceView(Schema):
+    """One card or the host's RAM."""
+
+    id: str
+    kind: PlaceKind
+    total_bytes: int | None
+    used_bytes: int | None
+    used_by_others_bytes: int
+    occupied_bytes: int
+
+
+class UnseenView(Schema):
+    """Memory of a model that was stopped, which the probe does not show as free."""
+
+    model: str
+    held_bytes: int
+    since_s: float
+
+
 class NodeView(Schema):
     """One LocalAI instance and its memory."""
 
@@ -292,6 +319,13 @@ class NodeView(Schema):
     )
     warnings: list[NodeWarningView] = []
     peers: list[PeerView] = []
+    places: list[PlaceView] = Field(default=[], description="Its cards and its host RAM.")
+    unseen: list[UnseenView] = Field(
+        default=[], description="Models that were stopped and whose memory is not back."
+    )
+    leaked_bytes: int = Field(
+        default=0, description="What unloads have given back too little, in all."
+    )
 
 
 class ComparisonView(Schema):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from api.control import comparing, schemas
 from api.control.board import Board
 from api.control.history import HistoryRow
+from api.control.memory_views import memory_views
 from api.control.node_views import fact_views
 from api.control.phrases import sentence
 from api.control.turning import what_would_change
@@ -57,6 +58,9 @@ def model_view(board: Board, status: ModelStatus, now_s: float) -> schemas.Model
         last_used_at_s=status.last_used_at_s,
         pinned=board.is_pinned(status),
         footprint_bytes=status.footprint_bytes,
+        footprint_source=status.footprint_source,
+        footprint_places={str(place): size for place, size in status.split.items()},
+        needs_more_than_bytes=status.out_of_memory_bytes,
         occupied_bytes=status.occupied_bytes,
         load_s=finite(status.load_s),
         cooldown_until_s=status.cooldown_until_s,
@@ -138,6 +142,7 @@ def node_view(board: Board, node: NodeStatus) -> schemas.NodeView:
         model_limit=node.model_limit,
         resident_models=sum(status.residency is Residency.HOT for status in models),
         **fact_views(node),
+        **memory_views(node, models),
     )
 
 

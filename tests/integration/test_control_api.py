@@ -544,6 +544,8 @@ async def test_openapi_documents_every_route_with_its_errors(ask: Caller):
     assert {
         ("GET", "/v1/models"),
         ("GET", "/v1/models/{model}"),
+        ("GET", "/v1/models/{model}/profile"),
+        ("DELETE", "/v1/models/{model}/profile"),
         ("GET", "/v1/models/{model}/history"),
         ("POST", "/v1/models/{model}/load"),
         ("POST", "/v1/models/{model}/unload"),
