@@ -107,4 +107,4 @@ def _report(asked: Asked, *, as_json: bool) -> None:
 def _split(given: list[str] | None) -> tuple[str, ...]:
     """Names, given one by one or with commas."""
     parts = (part.strip() for text in given or () for part in text.split(","))
-    return tuple(dict.fromkeys(part for part in parts if part))
+    return tuple(part for part in parts if part)

@@ -28,6 +28,8 @@ MAX_MODELS = 200
 EVENTS = "events"
 _WEEK_S = 7 * 86_400.0
 _RETRAIN_S = 2 * 86_400.0
+_RETRAINED = 4.0
+"""A shorter trace has this many trainings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +62,14 @@ def results_of(asked: Asked) -> Iterator[tuple[str, BacktestRow]]:
 
 def _run(asked: Asked, name: str, events: Sequence[AnyEvent]) -> list[BacktestRow]:
     kept = _kept(events, asked.models)
-    plan = plan_for(name, History.of(kept), PredictorConfig())
+    history = History.of(kept)
+    plan = plan_for(name, history, PredictorConfig())
     if asked.boosted:
         # Before the library is loaded, which reads it once: threads that wait burn a core each.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         from predictor.batch_training import Training
 
-        plan = replace(plan, trainer=Training().train, retrain_s=_RETRAIN_S)
+        plan = replace(plan, trainer=Training().train, retrain_s=_retrain_s(history))
     began_s = time.perf_counter()
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task(name, total=1.0)
@@ -83,6 +86,10 @@ def _run(asked: Asked, name: str, events: Sequence[AnyEvent]) -> list[BacktestRo
         for path in draw(asked.plot, name, result):
             sys.stderr.write(f"drawn: {path}\n")
     return _chosen(asked, result.rows)
+
+
+def _retrain_s(history: History) -> float:
+    return min(_RETRAIN_S, (history.end_s - history.start_s) / _RETRAINED)
 
 
 def _chosen(asked: Asked, rows: Sequence[BacktestRow]) -> list[BacktestRow]:
