@@ -241,6 +241,15 @@ class FactView(Schema):
     value: float | str | None
 
 
+class VariantView(Schema):
+    """A model that may answer in another's place."""
+
+    model: str
+    kind: str
+    quantisation: str | None
+    made: bool = Field(description="It was made by us, and goes when Headstart goes.")
+
+
 class ExplainView(Schema):
     """Why a model is, or is not, loaded."""
 
@@ -250,6 +259,9 @@ class ExplainView(Schema):
     sentences: list[str]
     facts: list[FactView]
     decisions: list[DecisionView]
+    variants: list[VariantView] = Field(
+        default=[], description="What may answer in its place, the best first."
+    )
     stale: bool = False
 
 

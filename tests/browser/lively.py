@@ -474,15 +474,29 @@ _DECISIONS: tuple[tuple[Outcome, Reason, tuple[tuple[str, float | str], ...]], .
     (
         Outcome.CHANGE,
         Reason.FORECAST,
-        (("probability", 0.71), ("load_s", 7.2), ("gain_s", 5.1), ("must_beat_s", 2.3)),
+        (("probability", 0.71), ("load_s", 7.2), ("gain", 0.51), ("must_beat", 0.23)),
     ),
     (
         Outcome.CHANGE,
         Reason.LEAST_EXPECTED_LOSS,
-        (("probability", 0.02), ("loss_s", 0.31), ("freed_mb", 16022), ("room_for", "mistral")),
+        (
+            ("probability", 0.02),
+            ("cost", 7.2),
+            ("loss", 0.0031),
+            ("freed_mb", 16022),
+            ("room_for", "mistral"),
+        ),
     ),
-    (Outcome.HOLD, Reason.GAIN_TOO_SMALL, (("probability", 0.12), ("gain_s", 0.8))),
-    (Outcome.HOLD, Reason.NO_ROOM, (("needs_mb", 39100), ("usable_mb", 36239))),
+    (
+        Outcome.HOLD,
+        Reason.GAIN_TOO_SMALL,
+        (("probability", 0.12), ("gain", 0.08), ("must_beat", 0.23)),
+    ),
+    (
+        Outcome.HOLD,
+        Reason.NO_ROOM,
+        (("needs_mb", 39100), ("occupied_mb", 2000), ("usable_mb", 36239)),
+    ),
 )
 
 

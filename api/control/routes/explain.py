@@ -6,8 +6,9 @@ from fastapi import APIRouter
 
 from api.control import kpi_schemas as schemas
 from api.control.explaining import explain_model
-from api.control.room import READ, Room, unknown_model
+from api.control.room import READ, ControlRoom, Room, unknown_model
 from api.control.views import decision_view
+from contracts.ids import ModelId
 
 router = APIRouter(tags=["models"], dependencies=READ)
 
@@ -33,5 +34,19 @@ async def explain(room: Room, model: str) -> schemas.ExplainView:
         sentences=list(found.sentences),
         facts=[schemas.FactView(name=fact.name, value=fact.value) for fact in found.facts],
         decisions=[decision_view(entry.value, entry.entry_id) for entry in entries],
+        variants=_variants(room, status.model),
         stale=stale,
     )
+
+
+def _variants(room: ControlRoom, model: ModelId) -> list[schemas.VariantView]:
+    ladder = room.board.routing.ladders.get(model) if room.board.routing is not None else None
+    return [
+        schemas.VariantView(
+            model=rung.model,
+            kind=rung.kind.value,
+            quantisation=rung.quantisation or None,
+            made=rung.is_made,
+        )
+        for rung in (ladder.rungs if ladder is not None else ())
+    ]

@@ -6,13 +6,24 @@ import * as format from "./format.js";
 import { now, on, setClock, state, touch } from "./store.js";
 import { follow } from "./stream.js";
 import { startChart } from "./chart.js";
+import { startDecisionPage } from "./decision_page.js";
 import { startDecisions } from "./decisions.js";
+import { startFigures } from "./figures.js";
 import { startHeadline } from "./headline.js";
+import { startJobsPage } from "./jobs_page.js";
 import { startMode } from "./mode.js";
+import { startModelPage } from "./model_page.js";
 import { startModels } from "./models.js";
+import { startNodesPage } from "./nodes_page.js";
+import { startPanels } from "./panels.js";
 import { startPolicies } from "./policies.js";
+import { startRequests } from "./requests.js";
+import { startRouter } from "./router.js";
+import { startSettingsPage } from "./settings_page.js";
 import { startSide } from "./side.js";
+import { startStrip } from "./strip.js";
 import { startTargets } from "./targets.js";
+import { startWindows } from "./windows.js";
 
 const FORMAT = 1; // of the events, as the server names it in "hello"
 
@@ -103,7 +114,10 @@ function asOf(summary) {
 }
 
 on(["connection", "summary", "nodes"], drawConnection);
+startWindows();
 startHeadline();
+startStrip();
+startPanels();
 startChart();
 startSide();
 startModels();
@@ -111,6 +125,14 @@ startPolicies();
 startDecisions();
 startMode();
 startTargets();
+startModelPage();
+startRequests();
+startDecisionPage();
+startFigures();
+startJobsPage();
+startNodesPage();
+startSettingsPage();
+startRouter(); // last: everybody is told of the first page
 
 const feed = follow(
   "v1/events",

@@ -3,6 +3,7 @@
 import { call, modelPath } from "./api.js";
 import { $, el, replace, setOptions, setText } from "./dom.js";
 import * as format from "./format.js";
+import { onRoute, route } from "./router.js";
 import { now, on, probability, state } from "./store.js";
 
 const HORIZONS_S = [60, 300, 900, 3600];
@@ -27,16 +28,22 @@ export function startChart() {
   drawHorizons();
   on(["models", "forecasts"], drawChoices);
   on(["hello"], refresh);
+  onRoute(() => {
+    if (route.page === "model" && route.subject !== model) choose(route.subject);
+    else if (isShown()) redraw();
+  });
   setInterval(tick, REFRESH_MS);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   new ResizeObserver(resize).observe($("chart"));
 }
 
+const isShown = () => route.page === "overview" || route.page === "model";
+
 /** Every few seconds; where time runs fast, a minute is over in a moment. */
 function tick() {
   ticks += 1;
   const due = (state.clock?.scale ?? 1) > 1 || ticks % SLOW_TICKS === 0;
-  if (due && !document.hidden && state.connection === "live") refresh();
+  if (due && isShown() && !document.hidden && state.connection === "live") refresh();
 }
 
 function choose(name) {
@@ -71,6 +78,7 @@ function drawHorizons() {
 function drawChoices() {
   const known = [...new Set([...state.models.keys(), ...state.forecasts.keys()])].sort();
   if (!known.length) return;
+  if (route.page === "model") return drawWords();
   if (!known.includes(model)) {
     // Begin with the one that is needed soonest: there is something to see.
     const soonest = (name) => probability(name, 60) ?? -1;
@@ -98,7 +106,7 @@ async function refresh() {
 const level = (bucket, wanted) => bucket.quantiles?.find((one) => one.level === wanted)?.value ?? null;
 
 function redraw() {
-  if (!history) return;
+  if (!history || !isShown()) return;
   const rows = history.data;
   const seen = rows.some((row) => row.window_count !== null || row.quantiles !== null);
   if (!seen) {

@@ -3,6 +3,7 @@
 import { call } from "./api.js";
 import { $, el, keyed, setOptions, setText } from "./dom.js";
 import * as format from "./format.js";
+import { decisionLink, onRoute, route } from "./router.js";
 import { now, on, state } from "./store.js";
 
 const PAGE = 15;
@@ -26,15 +27,25 @@ export function startDecisions() {
   $("decisions-changes").addEventListener("change", draw);
   $("decisions-more").addEventListener("click", older);
   on(["hello"], reload);
+  onRoute(enter);
   on(["decisions"], takeLive);
   on(["models"], drawChoices);
   on(["tick"], drawAges);
 }
 
-const chosenModel = () => $("decisions-model").value;
+// On a model's page the journal is about that model.
+const chosenModel = () => (route.page === "model" ? route.subject : $("decisions-model").value);
+
+let about = "";
+
+function enter() {
+  if (!["overview", "decisions", "model"].includes(route.page) || chosenModel() === about || !loaded) return;
+  reload();
+}
 
 async function reload() {
   const turn = ++asked;
+  about = chosenModel();
   try {
     const page = await read(null);
     if (turn !== asked) return; // another choice was made meanwhile
@@ -140,6 +151,8 @@ function makeRow(decision) {
         "div",
         { class: "evidence" },
         evidence.length ? el("dl", {}, evidence) : el("p", { class: "sub" }, "It rests on no further numbers."),
+        decision.would_change.length ? el("p", { class: "sub" }, decision.would_change[0]) : null,
+        el("p", { class: "open-decision" }, el("a", { href: decisionLink(decision.id), "aria-label": `All of this decision: ${decision.sentence}` }, "All of it, and what would have changed it")),
         el("p", { class: "sub" }, `Policy ${decision.policy} · reason ${decision.reason} · ${decision.id} · ${format.moment(decision.made_at_s)}`),
       ),
     ),
@@ -149,5 +162,5 @@ function makeRow(decision) {
 
 function drawChoices() {
   const names = [...state.models.keys()].sort();
-  setOptions($("decisions-model"), [["", "everything"], ...names.map((name) => [name, name])], chosenModel());
+  setOptions($("decisions-model"), [["", "everything"], ...names.map((name) => [name, name])], $("decisions-model").value);
 }

@@ -3,6 +3,7 @@
 import { call, modelPath } from "./api.js";
 import { $, el, keyed, setAttribute, setText, toast } from "./dom.js";
 import * as format from "./format.js";
+import { modelLink } from "./router.js";
 import { now, on, probability, state, touch } from "./store.js";
 import { editTarget } from "./targets.js";
 
@@ -99,12 +100,12 @@ function makeRow(name) {
     act: el("button", { type: "button", class: "quiet small" }),
   };
   part.target.addEventListener("click", () => editTarget(name));
-  part.pin.addEventListener("click", () => act(name, state.models.get(name).pinned ? "unpin" : "pin"));
-  part.act.addEventListener("click", () => act(name, part.act.dataset.action));
+  part.pin.addEventListener("click", () => ask(name, state.models.get(name).pinned ? "unpin" : "pin"));
+  part.act.addEventListener("click", () => ask(name, part.act.dataset.action));
   const node = el(
     "tr",
     { role: "row", "data-model": name },
-    el("th", { role: "rowheader", scope: "row" }, el("span", { class: "name" }, name), part.pinned, part.aliases),
+    el("th", { role: "rowheader", scope: "row" }, el("span", { class: "name" }, el("a", { href: modelLink(name) }, name)), part.pinned, part.aliases),
     cell("State", "state", el("span", { class: "state-line" }, part.mark, part.state), part.detail),
     cell("Within a minute", "chance-cell", el("span", { class: "bar", "aria-hidden": "true" }, part.chanceFill), part.chance),
     cell("Requests now", "number", part.flight),
@@ -179,7 +180,7 @@ function flight(model) {
   return parts.join(", ") || "none";
 }
 
-async function act(name, action) {
+export async function ask(name, action) {
   const model = state.models.get(name);
   try {
     const answer = await call("POST", `v1/models/${modelPath(name)}/${action}`);

@@ -39,6 +39,9 @@ function nodeData(node) {
   return { id, alive, budget_bytes, memory_total_bytes, used_by_others_bytes, occupied_bytes, models };
 }
 
+/** Of one node, its name, its memory as a bar, and the models in it. */
+export const nodeBar = (node) => nodeView(nodeData(node));
+
 function nodeView(node) {
   const others = node.used_by_others_bytes;
   const limit = node.budget_bytes ?? node.memory_total_bytes;

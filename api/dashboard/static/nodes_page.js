@@ -1,0 +1,112 @@
+// Each LocalAI: its memory card by card, what fights the plan there, and the GPU lent to others.
+
+import { call, glance } from "./api.js";
+import { $, el, replace, toast } from "./dom.js";
+import * as format from "./format.js";
+import { onRoute, route } from "./router.js";
+import { now, on, state } from "./store.js";
+import { nodeBar } from "./side.js";
+
+const EVERY_MS = 5000;
+let drawn = "";
+let turn = 0;
+
+export function startNodesPage() {
+  on(["nodes", "models", "tick"], draw);
+  on(["hello"], askGpu);
+  onRoute(() => {
+    drawn = "";
+    draw();
+    askGpu();
+  });
+  setInterval(() => !document.hidden && state.connection === "live" && askGpu(), EVERY_MS);
+}
+
+function draw() {
+  if (route.page !== "nodes") return;
+  const views = state.nodes.map((node) => ({ ...node, seen: node.seen_at_s === null ? "never" : format.ago(node.seen_at_s, now()) }));
+  const models = [...state.models.values()].map(({ id, node, residency, occupied_bytes }) => [id, node, residency, occupied_bytes]);
+  const text = JSON.stringify([views.map(({ seen_at_s, reading_at_s, ...rest }) => rest), models]);
+  if (text === drawn) return;
+  drawn = text;
+  replace($("nodes-page"), views.length ? views.map(card) : el("p", { class: "empty" }, "No node is known yet."));
+}
+
+function card(node) {
+  const facts = [
+    ["State", node.alive ? "answers" : "does not answer"],
+    ["Seen", node.seen],
+    ["LocalAI", node.version],
+    ["Budget", node.budget_bytes === null ? "not known" : format.bytes(node.budget_bytes)],
+    ["Ours", format.bytes(node.occupied_bytes)],
+    ["Others", format.bytes(node.used_by_others_bytes)],
+    ["In use, of all", node.memory_total_bytes === null ? null : `${format.bytes(node.memory_used_bytes)} of ${format.bytes(node.memory_total_bytes)}`],
+    ["Resident", format.plural(node.resident_models, "model")],
+    ["Recent loads took", node.load_latency_s === null || node.load_latency_s === undefined ? null : format.seconds(node.load_latency_s)],
+    ["LocalAI’s own limit", node.model_limit === null ? null : format.plural(node.model_limit, "model")],
+  ].filter(([, value]) => value !== null && value !== undefined);
+  return el(
+    "div",
+    { class: "node-card" },
+    nodeBar(node),
+    el("dl", { class: "facts block" }, facts.map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, value)))),
+    node.gpus?.length ? gpus(node.gpus) : null,
+    (node.strains ?? []).map((strain) => el("p", { class: "note" }, `Prefetches and batches wait: ${strain.explanation} (${format.decimal(strain.level)}, threshold ${format.decimal(strain.threshold)}).`)),
+    (node.warnings ?? []).map((warning) => el("p", { class: "note" }, `${warning.setting}: ${warning.problem} ${warning.remedy}`)),
+    node.peers?.length ? el("p", { class: "sub" }, `Peers: ${node.peers.map((peer) => peer.name ?? peer.id).join(", ")}`) : null,
+  );
+}
+
+function gpus(cards) {
+  const rows = cards.map((gpu) => [
+    gpu.name || gpu.uuid,
+    format.percent(gpu.utilization_ratio),
+    gpu.memory_total_bytes === null ? format.UNKNOWN : `${format.bytes(gpu.memory_used_bytes)} of ${format.bytes(gpu.memory_total_bytes)}`,
+    gpu.temperature_celsius === null || gpu.temperature_celsius === undefined ? format.UNKNOWN : `${format.decimal(gpu.temperature_celsius, 0)} °C`,
+    gpu.power_watts === null || gpu.power_watts === undefined ? format.UNKNOWN : `${format.decimal(gpu.power_watts, 0)} W`,
+  ]);
+  return el(
+    "div",
+    { class: "scroll wide", tabindex: 0, role: "region", "aria-label": "GPUs" },
+    el(
+      "table",
+      { class: "plain" },
+      el("thead", {}, el("tr", {}, ["GPU", "Busy", "Memory", "Temperature", "Power"].map((text) => el("th", { scope: "col" }, text)))),
+      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, index) => el(index ? "td" : "th", index ? {} : { scope: "row" }, cell))))),
+    ),
+  );
+}
+
+/** The button that lends the GPU to another program, where this deployment has it. */
+async function askGpu() {
+  if (route.page !== "nodes") return;
+  const mine = ++turn;
+  const answer = await glance("v1/gpu").catch(() => null);
+  if (mine !== turn) return;
+  const place = $("gpu-actions");
+  if (!answer) {
+    replace(place);
+    return;
+  }
+  const yielded = answer.yielded;
+  const wanted = String(yielded);
+  if (place.dataset.drawn === wanted && place.children.length) return;
+  place.dataset.drawn = wanted;
+  replace(
+    place,
+    el("span", { id: "gpu-state" }, yielded ? "The GPU is lent to other programs." : "The GPU is ours."),
+    el("button", { type: "button", class: "quiet small", onclick: () => lend(!yielded) }, yielded ? "Take the GPU back" : "Yield the GPU"),
+  );
+}
+
+async function lend(yields) {
+  try {
+    await call("POST", `v1/gpu/${yields ? "yield" : "resume"}`, yields ? {} : undefined);
+    toast(yields ? "Models are let go; they come back when the GPU is taken back." : "Models come back.");
+    $("gpu-actions").dataset.drawn = "";
+    askGpu();
+  } catch (fault) {
+    toast(`Nothing was changed: ${fault.message}`, "bad");
+  }
+}
+
