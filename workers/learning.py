@@ -6,6 +6,7 @@ Imported by the job that needs it alone: what it rests on takes a second and a h
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -55,7 +56,7 @@ async def backtest(
     result = await broken_off_with(
         breaker, tools, lambda: judge(requests, tools.predictor, breaker)
     )
-    champion = BOOSTED if await was_promoted(tools) else MIXTURE
+    champion = BOOSTED if await was_promoted(tools, rebuild=True) else MIXTURE
     report = report_of(
         result,
         made_at_s=tools.clock.now_s(),
@@ -148,18 +149,24 @@ async def broken_off_with(breaker: Breaker, tools: Tools, work: Callable[[], T])
         raise
 
 
-async def was_promoted(tools: Tools) -> bool:
-    """Whether the challenger is published now. A snapshot that is not believed is not."""
+async def was_promoted(tools: Tools, *, rebuild: bool = False) -> bool:
+    """Whether the challenger is published now. A snapshot that is not believed is not.
+
+    ``rebuild``: it is then built anew from history, by a retraining that is queued once for it.
+    """
     assert tools.champions is not None
+    snapshot = await tools.champions.get()
+    if snapshot is None:
+        return False
     try:
-        snapshot = await tools.champions.get()
-        if snapshot is None:
-            return False
         sealing = Sealing(key=await tools.champions.key(), versions=tools.versions)
         return unseal(snapshot, sealing).promoted
     except HeadstartError as error:
         log.warning("champion_refused", reason=str(error))
-        return False
+    if rebuild:
+        job_id = f"retrain-rebuild-{hashlib.sha256(snapshot).hexdigest()[:16]}"
+        await tools.aside(tools.jobs.enqueue, MAINTENANCE, "retrain", {}, job_id)
+    return False
 
 
 async def store(report: BacktestReport, tools: Tools) -> None:

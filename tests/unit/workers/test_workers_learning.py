@@ -296,8 +296,14 @@ async def test_a_queue_that_tells_nothing_holds_nobody():
 
 async def test_a_snapshot_that_is_not_believed_counts_as_none():
     tools = tools_of()
+    await told(tools, hours=3.0, models=1)
     await tools.champions.put(b"nonsense")
     assert not await learning.was_promoted(tools)
+    assert tools.jobs.counts() == {}
+    # A backtest sees to it that there is a good one again, once.
+    for _ in range(2):
+        assert (await backtest.run({}, CONTEXT, tools))["champion"] == MIXTURE
+    assert tools.jobs.counts()["maintenance"]["queued"] == 1
 
 
 async def test_a_job_that_is_cancelled_ends_at_the_next_look():
