@@ -66,6 +66,7 @@ def parse_scheduling_profile(text: str | bytes, *, source: str = "model file") -
         weights=local_weights(file.values),
         threads=_whole(file.values.get("threads")),
         gpu_layers=_whole(file.values.get("gpu_layers")),
+        on_host=profile.on_host or file.values.get("gpu_layers") == 0,
         revision=revision_of(file.values),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,7 @@ def register(app: typer.Typer) -> None:
     group.command("schema")(schema)
     group.command("docs")(docs)
     group.command("example")(example)
+    group.command("import")(take_over)
     app.add_typer(group, name="config")
 
 
@@ -82,6 +84,39 @@ def docs() -> None:
     from adapters.settings_docs import reference_page
 
     print(reference_page(), end="")
+
+
+def take_over(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A compose file with its overlays, the file of a model-swapping proxy, LocalAI's "
+            "model files or their folder."
+        ),
+    ],
+    sidecar: Annotated[
+        bool,
+        typer.Option(
+            "--sidecar", help="Print a compose file with Headstart, to put beside theirs, instead."
+        ),
+    ] = False,
+) -> None:
+    """Print a headstart.yaml made from files of other programs; what is not taken is told."""
+    from adapters.import_compose import sidecar as beside
+    from adapters.import_parts import as_yaml
+    from adapters.imports import import_paths
+    from contracts.errors import Invalid
+
+    found, compose = import_paths(files, os.environ)
+    if sidecar:
+        if compose is None:
+            raise Invalid("config import --sidecar: none of these is a compose file")
+        print(as_yaml(beside(compose)), end="")
+        return
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    print(f"# From {found.kind}: {', '.join(path.name for path in files)}")
+    print(as_yaml(found.values), end="")
 
 
 def example() -> None:

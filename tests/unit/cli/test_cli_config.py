@@ -101,3 +101,29 @@ def test_show_as_json(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_ships_can_be_printed(shell: Shell, command: str, text: str) -> None:
     assert shell.run(command) == (0, text, "")
+
+
+def test_import_prints_what_can_be_taken_and_tells_the_rest(shell: Shell) -> None:
+    Path("swap.yaml").write_text("models: {a: {cmd: x, concurrencyLimit: 2, ttl: 60}}\n")
+    code, out, err = shell.run("import", "swap.yaml")
+    assert code == 0
+    assert out == (
+        "# From a model-swapping proxy's configuration: swap.yaml\nmodels:\n  a:\n    slots: 2\n"
+    )
+    assert err.startswith("note: models.a: ttl 60 s is not taken")
+
+
+def test_import_prints_a_compose_file_to_put_beside_theirs(shell: Shell) -> None:
+    Path("compose.yaml").write_text(
+        "services: {ai: {image: localai/localai, ports: ['8080:8080']}}"
+    )
+    code, out, err = shell.run("import", "--sidecar", "compose.yaml")
+    assert (code, err) == (0, "")
+    assert "HEADSTART_LOCALAI_URL: http://ai:8080" in out
+    assert "8088:8080" in out
+    Path("a.yaml").write_text("name: a\n")
+    assert shell.run("import", "--sidecar", "a.yaml") == (
+        2,
+        "",
+        "headstart: config import --sidecar: none of these is a compose file\n",
+    )
