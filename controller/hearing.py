@@ -32,6 +32,6 @@ class Hearing:
             self.since_s = None
             raise
         self.last_s = self._clock.now_s()
-        if self.since_s is None:
-            self.since_s = self.last_s
+        if self.since_s is None or self.since_s > self.last_s:
+            self.since_s = self.last_s  # also where the clock was set back
         return received

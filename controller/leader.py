@@ -41,6 +41,7 @@ from controller.catalogue import (
     with_unload_request,
 )
 from controller.catalogues import Catalogues
+from controller.clock_steps import ClockSteps
 from controller.controls import controlled, read_controls
 from controller.copies import Copy, copies_in_the_way, copies_of, copies_plan
 from controller.demand import is_waited_for
@@ -101,6 +102,7 @@ class Leader:
         self._catalogues = Catalogues(config.nodes)
         self._profiles = dict(config.profiles)
         self._roster = Roster()
+        self._steps = ClockSteps()
         self._hearing = Hearing(ports.to_controller, ports.clock)
         self._asked: set[ModelId] = set()
         self._table: RoutingTable | None = None
@@ -225,7 +227,8 @@ class Leader:
         next_tick_s = self._clock.now_s()
         while True:
             try:
-                async with self._clock.timeout(max(0.0, next_tick_s - self._clock.now_s())):
+                rest_s = min(next_tick_s - self._clock.now_s(), self._config.planner.tick_s)
+                async with self._clock.timeout(max(0.0, rest_s)):
                     await self._wake.wait()
             except TimeoutError:
                 pass
@@ -233,6 +236,11 @@ class Leader:
             next_tick_s = self._times.timed(self._plan_once)
 
     def _plan_once(self) -> float:
+        self._world, self._state, self._forecasts, self._roster = self._steps.settled(
+            self._clock.now_s(),
+            self._clock.monotonic_s(),
+            (self._world, self._state, self._forecasts, self._roster),
+        )
         self._drop_silent_gateways()
         now_s = max(self._world.taken_at_s, self._clock.now_s())
         self._world = self._ahead.prepared(replace(self._world, taken_at_s=now_s))
@@ -274,7 +282,7 @@ class Leader:
                         for observer in self._observers.values():
                             observer.look_now()
                 case GatewayBeat():
-                    self._roster = self._roster.heard(message)
+                    self._roster = self._roster.heard(message, self._clock.now_s())
                     world = fold_beat(self._world, message)
                     self._world = with_preemptible(world, self._roster.preemptible())
                     self._reconciler.heard(self._roster)

@@ -292,3 +292,27 @@ def test_other_figures():
     assert 'refusals_total{type="queue_full"} 1.0' in text
     assert 'passed_total{code="204"} 1.0' in text
     assert 'lone_loads_total{result="loaded"} 1.0' in text
+
+
+@pytest.mark.case("P136")
+@pytest.mark.parametrize("steps_s", [(-3600.0, 7200.0), (7200.0, -9000.0)])
+async def test_a_request_during_which_the_clock_is_set_took_as_long_as_it_took(kit, steps_s):
+    meter = kit.meter()
+    await kit.clock.advance(1.0)
+    meter.dispatched(node=NodeId("n"), queue_wait_s=1.0, cold=False)
+    for step_s in steps_s:
+        kit.clock._epoch_s += step_s
+        await kit.clock.advance(1.5)
+    meter.completed(status=200)
+    await kit.clock.advance(1.0)
+    *_, dispatched, ended = await kit.written()
+    assert dispatched.queue_wait_s == 1.0
+    assert (ended.duration_s, ended.service_s) == (4.0, 3.0)
+    shown = [
+        sample.value
+        for family in kit.metrics.registry.collect()
+        if family.type == "histogram"
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    ]
+    assert min(shown) >= 0.0
