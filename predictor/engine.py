@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from contracts.events import (
     AnyEvent,
     FirstTokenSent,
     IntentSignal,
-    ModelLoaded,
     RequestCompleted,
     RequestFailed,
     RequestReceived,
@@ -25,12 +25,13 @@ from contracts.events import (
 from contracts.forecasts import Forecast, ModelForecast, NextUse, Signal
 from contracts.ids import ModelId
 from predictor.guards import EventFilter
+from predictor.latency_book import LatencyBook
 from predictor.models.decayed_rates import DecayedRates
 from predictor.models.demand import DemandForecaster
-from predictor.models.latency import RecentValues
+from predictor.models.latency import LatencyForecast
 from predictor.models.next_use import NextUseForecaster
 from predictor.opinions import ArrivalOpinions, UseOpinions
-from predictor.records import arrival_forecasts, latency_forecasts, next_use_record
+from predictor.records import arrival_forecasts, next_use_record
 from predictor.windows import Rows
 
 _FIRST_ROWS = 64
@@ -60,7 +61,7 @@ class PredictorEngine:
         self._rates = DecayedRates(self._room)
         self._next_use = NextUseForecaster(self._room, self._rates, config.without)
         self._demand = DemandForecaster(self._room, self._rates) if signals else None
-        self._latency: dict[ModelId, RecentValues] = {}
+        self._latency = LatencyBook() if signals else None
         self._served: set[ModelId] = set()
         self._published: dict[ModelId, tuple[Forecast, ...]] = {}
         self._touched: dict[ModelId, None] = {}
@@ -98,7 +99,9 @@ class PredictorEngine:
     @property
     def resets(self) -> int:
         """How often something learned had to be started afresh."""
-        return 0 if self._demand is None else self._demand.resets
+        if self._demand is None or self._latency is None:
+            return 0
+        return self._demand.resets + self._latency.resets
 
     @property
     def drifts(self) -> int:
@@ -117,18 +120,17 @@ class PredictorEngine:
                 self._arrive(model, event.at_s)
             case FirstTokenSent(model=model) if model is not None:
                 self._serve(model)
-                self._note(model, Signal.TTFT_S, event.ttft_s)
             case RequestCompleted(model=model) if model is not None:
                 self._complete(model, event)
             case RequestFailed(model=model, status=status) if model is not None:
                 if status == _NOT_FOUND:
                     self._forget_invented(model)
-            case ModelLoaded(load_s=load_s) if load_s is not None:
-                self._note(event.model, Signal.LOAD_S, load_s)
             case IntentSignal(model=model):
                 self._hint(model, event.at_s)
             case _:
                 pass
+        if self._latency is not None:
+            self._latency.observe(event)
 
     def advance(self, now_s: float) -> None:
         """Let time pass: score and learn what is complete by ``now_s``."""
@@ -219,6 +221,14 @@ class PredictorEngine:
         methods, hazards = self._next_use.opinions(self._all_rows(), now_s)
         return UseOpinions(models=tuple(self._rows), methods=methods, hazards=hazards)
 
+    def latency(
+        self, model: ModelId, *, in_flight: int | None = None, input_tokens: int | None = None
+    ) -> Mapping[Signal, LatencyForecast]:
+        """What a warm request of ``model`` takes under a load; None: as it is just now."""
+        if self._latency is None:
+            return {}
+        return self._latency.expected(model, in_flight=in_flight, input_tokens=input_tokens)
+
     def take_dropped(self) -> tuple[ModelId, ...]:
         """Models that it no longer knows, each given once; their forecasts are to be removed."""
         dropped = tuple(model for model in self._dropped if model not in self._rows)
@@ -249,8 +259,6 @@ class PredictorEngine:
             return
         if event.status < 400:
             self._serve(model)
-        if event.output_tokens and event.service_s > 0.0:
-            self._note(model, Signal.TOKENS_PER_S, event.output_tokens / event.service_s)
 
     def _forget_invented(self, model: ModelId) -> None:
         """A client made the name up: nothing is learned from it."""
@@ -261,10 +269,6 @@ class PredictorEngine:
         if model in self._rows:
             self._served.add(model)
 
-    def _note(self, model: ModelId, signal: Signal, value: float) -> None:
-        if model in self._rows and self._demand is not None:
-            self._latency.setdefault(model, RecentValues()).add(signal, value)
-
     def _rewind(self, now_s: float) -> None:
         self.rewinds += 1
         self._newest_s = now_s
@@ -273,6 +277,8 @@ class PredictorEngine:
         self._next_use.rewind(now_s)
         if self._demand is not None:
             self._demand.rewind(now_s)
+        if self._latency is not None:
+            self._latency.rewind()
 
     def _all_rows(self) -> Rows:
         return np.fromiter(self._rows.values(), dtype=np.intp, count=len(self._rows))
@@ -286,6 +292,7 @@ class PredictorEngine:
         records = []
         accounts = self._next_use.accounts(rows)
         reliability_error = self._next_use.reliability_error
+        latency = self._latency
         for model, account, curve in zip(models, accounts, curves.tolist(), strict=True):
             record = next_use_record(
                 model,
@@ -295,20 +302,24 @@ class PredictorEngine:
                 made_at_s=now_s,
                 expires_at_s=expires_at_s,
             )
-            signals = self._published.get(model, ())
-            records.append(ModelForecast(model=model, next_use=record, signals=signals))
+            records.append(
+                ModelForecast(
+                    model=model,
+                    next_use=record,
+                    signals=self._published.get(model, ()),
+                    cold_wait_s=None if latency is None else latency.cold_wait_s(model),
+                )
+            )
         return tuple(records)
 
     def _publish_signals(self, models: tuple[ModelId, ...], now_s: float) -> None:
-        if self._demand is None or not models:
+        if self._demand is None or self._latency is None or not models:
             return
         expires_at_s = now_s + self._config.expires_s
         expected = self._demand.forecast(self._all_rows(), now_s)
         arrivals = arrival_forecasts(models, expected, made_at_s=now_s, expires_at_s=expires_at_s)
         for model, forecast in zip(models, arrivals, strict=True):
-            latencies = latency_forecasts(
-                model, self._latency.get(model), made_at_s=now_s, expires_at_s=expires_at_s
-            )
+            latencies = self._latency.records(model, made_at_s=now_s, expires_at_s=expires_at_s)
             self._published[model] = (forecast, *latencies)
 
     def _row(self, model: ModelId) -> int:
@@ -326,6 +337,8 @@ class PredictorEngine:
             self._make_room(row)
         self._rows[model] = row
         self._names[row] = model
+        if self._latency is not None:
+            self._latency.open_page(model)
         return row
 
     def _drop(self, model: ModelId) -> int:
@@ -335,7 +348,9 @@ class PredictorEngine:
         self._next_use.clear(row)
         if self._demand is not None:
             self._demand.clear(row)
-        for known in (self._latency, self._published, self._touched):
+        if self._latency is not None:
+            self._latency.drop(model)
+        for known in (self._published, self._touched):
             known.pop(model, None)
         self._served.discard(model)
         self._dropped.append(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from contracts.forecasts import (
     HORIZONS_S,
@@ -14,9 +14,8 @@ from contracts.forecasts import (
     Signal,
 )
 from contracts.ids import ModelId
-from predictor.models import latency
 from predictor.models.demand import METHODS, DemandForecasts
-from predictor.models.latency import RecentValues
+from predictor.models.latency import LatencyForecast
 from predictor.models.next_use import CurveAccount
 from predictor.opinions import MIXTURE
 
@@ -113,14 +112,12 @@ def _arrivals(
 
 def latency_forecasts(
     model: ModelId,
-    values: RecentValues | None,
+    expected: Mapping[Signal, LatencyForecast],
     *,
     made_at_s: float,
     expires_at_s: float,
 ) -> tuple[Forecast, ...]:
     """Times and speeds of which at least one value was seen; they hold for any horizon."""
-    if values is None:
-        return ()
     return tuple(
         Forecast(
             model=model,
@@ -130,20 +127,18 @@ def latency_forecasts(
             horizons=(
                 HorizonForecast(
                     horizon_s=HORIZONS_S[-1],
-                    mean=values.mean(signal),
-                    quantiles=values.quantiles(signal),
-                    method=latency.METHOD,
-                    status=_status(
-                        ready=values.count(signal) >= latency.READY_VALUES, degraded=False
-                    ),
-                    loss=None,
-                    floor_loss=None,
-                    coverage_ratio=None,
+                    mean=said.mean,
+                    quantiles=said.quantiles,
+                    method=said.method,
+                    status=_status(ready=said.ready, degraded=said.degraded),
+                    loss=said.loss,
+                    floor_loss=said.floor_loss,
+                    coverage_ratio=said.coverage,
+                    band_coverage_ratio=said.band_coverage,
                 ),
             ),
         )
-        for signal in latency.SIGNALS
-        if values.count(signal)
+        for signal, said in expected.items()
     )
 
 

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-import math
 import random
 
 import numpy as np
 import pytest
 
-from contracts.forecasts import HORIZONS_S, QUANTILE_LEVELS, Signal
+from contracts.forecasts import HORIZONS_S, QUANTILE_LEVELS
 from predictor.evaluation import ArrivalScores, Losses, UseScores, pinball_loss
 from predictor.models.decayed_rates import DecayedRates
 from predictor.models.demand import METHODS, DemandForecaster
-from predictor.models.latency import RecentValues
 
 ROW = np.array([0])
 HOUR_S = 3600.0
@@ -227,14 +225,3 @@ def test_a_curve_that_foretells_worse_than_the_base_rate_is_degraded_until_it_do
     scores.grow(3)
     scores.clear(0)
     assert np.isnan(scores.briers(ROW)).all()
-
-
-def test_recent_values_are_told_as_they_were() -> None:
-    values = RecentValues()
-    for value in [*range(1, 101), math.nan, math.inf, -1.0]:
-        values.add(Signal.TTFT_S, float(value))
-
-    assert values.count(Signal.TTFT_S) == 64
-    assert values.count(Signal.LOAD_S) == 0
-    assert values.mean(Signal.TTFT_S) == pytest.approx(68.5)
-    assert values.quantiles(Signal.TTFT_S) == (43.0, 69.0, 94.0, 100.0)
