@@ -99,8 +99,7 @@ class Observer:
     async def _look(self, *, catalogue_due: bool, fresh: bool) -> bool:
         stamp = self._stamp()
         try:
-            if catalogue_due:
-                self._listed(await self._catalogue())
+            catalogue = await self._catalogue() if catalogue_due else None
             report = await self._server.report()
             restarted = await self._has_restarted(report.resident)
         except HeadstartError as error:
@@ -114,6 +113,9 @@ class Observer:
         self._lost = False
         self._resident = report.resident
         found = await self._sight.of(report, fresh=fresh)
+        if catalogue is not None:
+            # With the first poll's own word, so that no model ever is on a node that is not there.
+            self._listed(catalogue)
         self._emit(
             NodeObserved(
                 **stamp,

@@ -212,6 +212,8 @@ def _config(emulator: Emulator) -> uvicorn.Config:
         access_log=False,
         lifespan="off",
         server_header=False,
+        # A proxy in front must not hide whose connection a fault is to drop.
+        proxy_headers=False,
         timeout_keep_alive=300,
         timeout_graceful_shutdown=GRACE_S,
         backlog=BACKLOG,

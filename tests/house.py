@@ -13,7 +13,9 @@ import aiohttp
 from adapters.localai import LocalAIServer
 from contracts.config import ControllerConfig, ModelProfile, PlannerConfig
 from contracts.events import ModelLoadStarted, ModelUnloaded
+from contracts.messages import ToController
 from contracts.plan import Decision
+from contracts.world import WorldSnapshot
 from controller.loop import ControlLoop
 from controller.ports import Ports
 from simulator.memory_ports import (
@@ -74,6 +76,8 @@ class RunningHouse:
             poll_s=2.0,
         )
         self.journal = MemoryDecisionJournal()
+        self.controls = MemoryControlStore()
+        self.snapshots = MemorySnapshotStore()
 
     def __enter__(self) -> RunningHouse:
         self.emulator.__enter__()
@@ -139,6 +143,18 @@ class RunningHouse:
             most = max(most, running)
         return most
 
+    async def gateway_sends(self, message: ToController) -> None:
+        """What an operator wishes reaches the controller."""
+        work = self.gateway.to_controller.send(message)
+        await asyncio.to_thread(self.gateway.do, work)
+
+    async def world(self) -> WorldSnapshot:
+        """As the controller publishes it next."""
+        await self.clock.sleep(1.5)
+        found = await asyncio.to_thread(self.gateway.do, self.snapshots.world())
+        assert found is not None
+        return found
+
     def decisions(self) -> list[Decision]:
         """All that were recorded."""
 
@@ -172,8 +188,8 @@ class RunningHouse:
                 to_gateways=gateway.to_gateways,
                 forecasts=MemoryForecastStore(clock=gateway.clock),
                 journal=self.journal,
-                controls=MemoryControlStore(),
-                snapshots=MemorySnapshotStore(),
+                controls=self.controls,
+                snapshots=self.snapshots,
                 lease=MemoryLease(),
                 servers={NODE: self._server},
             ),

@@ -17,6 +17,7 @@ from api.gateway.ghosts import Ghost, GhostDesk
 from api.gateway.head_words import LENGTH
 from api.gateway.headers import Header, RequestHead
 from api.gateway.keepalive import KeepAlive
+from api.gateway.known_names import KnownNames
 from api.gateway.live import LiveConfig
 from api.gateway.meter import RequestMeter
 from api.gateway.metrics import GatewayMetrics
@@ -59,6 +60,7 @@ class InferenceDesk:
         dispatcher: Dispatcher,
         ghosts: GhostDesk,
         detours: Detours,
+        names: KnownNames,
         telemetry: Telemetry,
         metrics: GatewayMetrics,
         clock: Clock,
@@ -71,6 +73,7 @@ class InferenceDesk:
         self._dispatcher = dispatcher
         self._ghosts = ghosts
         self._detours = detours
+        self._names = names
         self._telemetry = telemetry
         self._metrics = metrics
         self._clock = clock
@@ -197,6 +200,7 @@ class InferenceDesk:
         meter: RequestMeter,
     ) -> None:
         """Wait and relay; and wait again where LocalAI has no slot and said nothing else."""
+        await self._names.check(request.subject.model)
         entry = turn.enter()
         while True:
             await self._admitted(path, body, request, entry, turn, caller, meter)

@@ -114,6 +114,19 @@ def not_found(path: str) -> Problem:
     )
 
 
+def unknown_model(model: str) -> Problem:
+    """A name that no LocalAI lists, in LocalAI's own words."""
+    return Problem(
+        status=404,
+        type="invalid_request_error",
+        code="model_not_found",
+        param="model",
+        message=f'model "{model[:300]}" not found. To see available models, call GET /v1/models',
+        origin=Origin.CLIENT,
+        decision=Reason.UNKNOWN_MODEL,
+    )
+
+
 def body_too_large(limit_bytes: int) -> Problem:
     """The body is over the limit. The connection ends, since its rest is not read."""
     return Problem(

@@ -21,6 +21,7 @@ from api.gateway.group_shares import GroupShares
 from api.gateway.health_checks import HealthCheckDesk
 from api.gateway.inference import InferenceDesk
 from api.gateway.jobs_desk import JobsDesk
+from api.gateway.known_names import KnownNames
 from api.gateway.list_desk import ListDesk
 from api.gateway.live import LiveConfig
 from api.gateway.lone_loads import LoneLoads
@@ -268,6 +269,7 @@ class GatewayService:
                 held=self.room.held,
                 clock=clock,
             ),
+            names=KnownNames(book=self._book, servers=self._ports.servers, clock=clock),
             telemetry=self.telemetry,
             metrics=self._metrics,
             clock=clock,

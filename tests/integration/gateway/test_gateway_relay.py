@@ -261,9 +261,9 @@ async def test_what_answers_say_about_an_inference_request(kit):
     async with aiohttp.ClientSession() as session:
         url = gateway.url + "/v1/chat/completions"
         ours = {"X-Request-ID": "mine-1"}
-        async with session.post(url, json={"model": "tugão/x"}, headers=ours) as answer:
+        async with session.post(url, json={"model": "tugão:x"}, headers=ours) as answer:
             assert answer.headers.getall("X-Request-ID") == ["mine-1"]
-            assert answer.headers["X-Headstart-Model"] == "tug%C3%A3o/x"
+            assert answer.headers["X-Headstart-Model"] == "tug%C3%A3o:x"
             assert answer.headers["X-Headstart-Cold"] == "false"
             assert answer.headers["X-Headstart-Queue-Ms"] == "0"
             assert answer.headers["X-Headstart-Decision"] == "pass_through"
