@@ -27,6 +27,10 @@ from workers.tools import JobContext, Tools
 LOOK_BACK_S = 14 * 86_400.0
 """Two weeks: one to learn from, one to be judged by."""
 
+LEAST_HISTORY_S = 6 * 3600.0
+"""A shorter history says nothing about a week."""
+TOO_SHORT = "the log holds less than six hours of requests"
+
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
@@ -50,7 +54,7 @@ async def backtest(
     """
     requests = await begin("backtest", payload, context, tools)
     if not requests:
-        return {"skipped": "no request in the log"}
+        return {"skipped": TOO_SHORT}
     began_s = tools.clock.monotonic_s()
     breaker = Breaker()
     result = await broken_off_with(
@@ -86,7 +90,7 @@ async def retrain(
     """
     requests = await begin("retrain", payload, context, tools)
     if not requests:
-        return {"skipped": "no request in the log"}
+        return {"skipped": TOO_SHORT}
     began_s = tools.clock.monotonic_s()
     is_promoted, breaker = await was_promoted(tools), Breaker()
     found = await broken_off_with(
@@ -114,7 +118,7 @@ async def retrain(
 async def begin(
     kind: str, payload: Mapping[str, object], context: JobContext, tools: Tools
 ) -> tuple[RequestReceived, ...]:
-    """Check, wait for leave, and read the log."""
+    """Check, wait for leave, and read the log; nothing where it is too short."""
     if payload:
         raise Invalid(f'payload: unknown "{min(payload)}"; {kind} takes none')
     if tools.events is None or tools.insights is None or tools.champions is None:
@@ -122,6 +126,8 @@ async def begin(
     await wait_for_leave(context, tools)
     since_s = tools.clock.now_s() - LOOK_BACK_S
     requests = await read_requests(tools.events, since_s=since_s)
+    if not requests or requests[-1].at_s - requests[0].at_s < LEAST_HISTORY_S:
+        return ()
     log.info("learning_started", kind=kind, requests=len(requests))
     return requests
 

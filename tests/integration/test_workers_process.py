@@ -485,7 +485,12 @@ async def test_retention_really_trims(workers: Workers, jobs: RqJobQueue, redis_
 async def test_chores_are_queued_once_by_whoever_looks(workers: Workers, jobs: RqJobQueue):
     # 03:20 UTC on a day in March: three minutes after retention is due.
     anchor = f"{time.time()}:{1773112800 + 200 * 60}"
-    dev = {"HEADSTART_ENV": "dev", "HEADSTART_TIME_ANCHOR": anchor}
+    dev = {
+        "HEADSTART_ENV": "dev",
+        "HEADSTART_TIME_ANCHOR": anchor,
+        "HEADSTART_WORKERS__MAINTENANCE__BACKTEST": "off",
+        "HEADSTART_WORKERS__MAINTENANCE__PROFILES": "off",
+    }
     for _ in range(2):
         workers.start("maintenance", **dev)
     await until(lambda: jobs.counts()["maintenance"]["finished"])

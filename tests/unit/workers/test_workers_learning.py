@@ -117,7 +117,7 @@ def tools_of(**changed):
     return Tools(**{**values, **changed})
 
 
-async def told(tools, *, hours=5.0, models=3):
+async def told(tools, *, hours=7.0, models=3):
     """Models that are used each ten, thirteen and sixteen minutes, and answer."""
     for number in range(models):
         at_s = NOW_S - hours * HOUR_S
@@ -259,7 +259,7 @@ async def test_where_the_challenger_wins_it_takes_over_and_a_backtest_says_so(qu
 
 async def test_with_too_little_to_train_on_the_champion_stays():
     tools = tools_of()
-    await told(tools, hours=3.0, models=1)
+    await told(tools, hours=6.5, models=1)
     summary = await retrain.run({}, CONTEXT, tools)
     assert summary["trained"] is False
     assert summary["champion"] == MIXTURE
@@ -268,7 +268,7 @@ async def test_with_too_little_to_train_on_the_champion_stays():
 
 @pytest.mark.parametrize("handler", [backtest, retrain])
 async def test_an_empty_log_is_nothing_to_judge(handler):
-    assert await handler.run({}, CONTEXT, tools_of()) == {"skipped": "no request in the log"}
+    assert await handler.run({}, CONTEXT, tools_of()) == {"skipped": learning.TOO_SHORT}
 
 
 @pytest.mark.parametrize("handler", [backtest, retrain])
@@ -291,12 +291,12 @@ async def test_a_payload_and_a_worker_without_stores_are_refused(handler):
 async def test_a_queue_that_tells_nothing_holds_nobody():
     tools = tools_of()
     tools.jobs.fault = Transient("away")
-    assert await backtest.run({}, CONTEXT, tools) == {"skipped": "no request in the log"}
+    assert await backtest.run({}, CONTEXT, tools) == {"skipped": learning.TOO_SHORT}
 
 
 async def test_a_snapshot_that_is_not_believed_counts_as_none():
     tools = tools_of()
-    await told(tools, hours=3.0, models=1)
+    await told(tools, hours=6.5, models=1)
     await tools.champions.put(b"nonsense")
     assert not await learning.was_promoted(tools)
     assert tools.jobs.counts() == {}
