@@ -14,7 +14,7 @@ from contracts.config import PlannerConfig
 from contracts.groups import Groups
 from contracts.world import ModelStatus, NodeStatus, WorldSnapshot
 from controller.groups import limit_bytes, occupied_bytes, precedence
-from controller.policies.base import Victim, expected_load_s
+from controller.policies.base import UNMEASURED_LOAD_S, Victim, expected_load_s
 
 RANK_STEP = 1e6
 """Added to a victim's loss per rank: more than any loss, so that ranks are never mixed."""
@@ -65,8 +65,11 @@ def is_due(world: WorldSnapshot, status: ModelStatus) -> bool:
 
 
 def starts_loading_s(status: ModelStatus, wanted_at_s: float) -> float:
-    """When a load has to begin to have ended in time."""
-    return wanted_at_s - LEAD_FACTOR * expected_load_s(status) - LEAD_MARGIN_S
+    """When a load has to begin to have ended in time; earlier where it was never measured."""
+    load_s = expected_load_s(status)
+    if status.load_s is None:
+        load_s = max(load_s, UNMEASURED_LOAD_S)
+    return wanted_at_s - LEAD_FACTOR * load_s - LEAD_MARGIN_S
 
 
 def moments_s(world: WorldSnapshot) -> tuple[float, ...]:

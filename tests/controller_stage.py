@@ -14,10 +14,11 @@ from contracts.events import AnyEvent, RequestDispatched, RequestReceived
 from contracts.ids import GatewayId, ModelId, NodeId, RequestId
 from contracts.messages import GatewayBeat, LoadAnswer, LoadWanted, ToController, ToGateways
 from contracts.plan import Decision
+from contracts.ports import WeightCache
 from contracts.routing import RoutingTable
 from contracts.world import Mode, WorldSnapshot
 from controller.loop import ControlLoop
-from controller.ports import Ports
+from controller.ports import DeclaredProfile, Ports, nothing_declared
 from controller.sight import Sight
 from simulator.clock import VirtualClock
 from simulator.memory_ports import (
@@ -71,6 +72,8 @@ class Stage:
             lease_s=LEASE_S,
         )
         self.sights: dict[NodeId, Sight] = {}
+        self.weights: dict[NodeId, WeightCache] = {}
+        self.declared: DeclaredProfile = nothing_declared
         self._running: dict[str, asyncio.Task[None]] = {}
         self._loops: dict[str, ControlLoop] = {}
         self._places: dict[str, str] = {"gateways": "0", "events": "0", "journal": "0"}
@@ -96,6 +99,8 @@ class Stage:
                 lease=self.lease,
                 servers=servers or {NODE: self.server},
                 sights=self.sights,
+                weights=self.weights,
+                declared=self.declared,
             ),
             self.config,
         )

@@ -44,6 +44,9 @@ def waits(name, since_s=99.0, **fields):
 def test_a_load_begins_so_early_that_the_model_is_there_in_time():
     # 8 s usually: 12 s ahead, with a margin of a quarter and two seconds.
     assert starts_loading_s(model(A), 110.0) == 98.0
+    # What was never loaded may take longer than its size tells.
+    assert starts_loading_s(model(A, load_s=None), 110.0) == 95.5
+    assert starts_loading_s(model(A, load_s=None, mb=600_000), 110.0) < -1000.0
     result = decide(world(model(A), scheduled=FROM_110, now_s=98.0))
     (action,) = result.plan.actions
     assert isinstance(action, LoadModel)
