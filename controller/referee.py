@@ -73,7 +73,7 @@ class Referee:
         """One event of the log, after it was folded into ``world``."""
         match event:
             case RequestCompleted(model=model) if model is not None and event.status < 400:
-                if model in world.models:
+                if model in world.models and event.served_by is None:
                     known_s = self._service_s.get(model, event.service_s)
                     self._service_s[model] = known_s + SERVICE_SHARE * (event.service_s - known_s)
             case RequestReceived(model=model) if model is not None and model in world.models:

@@ -107,6 +107,8 @@ class LatencyBook:
         running = self._open.end(event.request_id)
         if model is None or event.status >= 400 or (running is not None and running.cold):
             return
+        if event.served_by is not None:
+            return  # how long another model took says nothing of this one
         load = None
         if running is not None:
             tokens = None if event.input_tokens is None else float(event.input_tokens)

@@ -75,6 +75,8 @@ class TestShadow:
         hear(referee, unlisted, Mode.ACTIVE)
         failed = replace(completed("y", B, 10.0), status=503)
         hear(referee, failed, Mode.ACTIVE)
+        elsewhere = replace(completed("z", B, 10.0), served_by=C)
+        hear(referee, elsewhere, Mode.ACTIVE)
         assert set(referee._service_s) == {A}
 
     def test_ghosts_learn_of_new_models(self):

@@ -217,6 +217,20 @@ def call(number: int, at_s: float, took_s: float, *, cold: bool = False) -> list
     ]
 
 
+def test_what_another_model_answered_says_nothing_of_the_one_that_was_asked_for() -> None:
+    engine, told = PredictorEngine(PredictorConfig()), PredictorEngine(PredictorConfig())
+    for number in range(20):
+        for event in call(number, START_S + 60.0 * number, 2.0):
+            told.observe(event)
+            if isinstance(event, RequestCompleted):
+                engine.observe(replace(event, served_by=ModelId("chat--headstart-cpu")))
+            else:
+                engine.observe(event)
+
+    assert Signal.DURATION_S in told.latency(CHAT)
+    assert engine.latency(CHAT) == {}
+
+
 def test_what_is_published_holds_for_the_load_of_the_moment() -> None:
     engine, number = PredictorEngine(PredictorConfig()), 0
     for round_ in range(60):
