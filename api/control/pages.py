@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,10 @@ _PAGES = {"/": "index.html", "/docs": "docs.html"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFile:
-    """One file with its type and its digest."""
+    """One file with its type and its digest, and what is sent to who takes it packed."""
 
     body: bytes
+    packed: bytes
     content_type: str
     etag: str
 
@@ -39,6 +41,8 @@ def read_files(folder: Path) -> dict[str, PageFile]:
                 body = path.read_bytes()
                 files[f"/{part}/{path.name}"] = PageFile(
                     body=body,
+                    # The same for every start, so that the digest stands for both.
+                    packed=gzip.compress(body, mtime=0),
                     content_type=_TYPES[path.suffix],
                     etag=f'"{hashlib.sha256(body).hexdigest()[:20]}"',
                 )
@@ -54,10 +58,7 @@ def page_router(folder: Path) -> APIRouter:
         file = files.get(path)
         if file is None:
             raise not_found(f"there is no file {path[:200]}", code="file_not_found")
-        headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
-        if request.headers.get("if-none-match") == file.etag:
-            return Response(status_code=304, headers=headers)
-        return Response(file.body, headers=headers | {"Content-Type": file.content_type})
+        return _sent(request, file)
 
     def add_page(url: str, name: str) -> None:
         async def page(request: Request) -> Response:
@@ -80,3 +81,13 @@ def page_router(folder: Path) -> APIRouter:
     add_folder("static")
     add_folder("vendor")
     return router
+
+
+def _sent(request: Request, file: PageFile) -> Response:
+    headers = {"ETag": file.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == file.etag:
+        return Response(status_code=304, headers=headers)
+    headers["Content-Type"] = file.content_type
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(file.packed, headers=headers | {"Content-Encoding": "gzip"})
+    return Response(file.body, headers=headers)

@@ -18,7 +18,8 @@ export function startModelPage() {
   on(["models", "forecasts", "tick"], drawHead);
   on(["forecasts", "hello"], drawNextUse);
   poll(["model"], (name) => `v1/explain/${modelPath(name)}`, drawWhy, 5000);
-  poll(["model"], (name) => `v1/kpis?window=7d&model=${encodeURIComponent(name)}`, drawFigures, 10000);
+  const figures = poll(["model"], (name) => `v1/kpis?window=7d&model=${encodeURIComponent(name)}`, drawFigures, 10000);
+  on(["target"], figures);
   poll(["model"], (name) => `v1/requests?limit=100&model=${encodeURIComponent(name)}`, drawTiming, 10000);
   poll(["model"], (name) => `v1/models/${modelPath(name)}/profile`, drawProfile, 30000);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawNextUse);

@@ -6,7 +6,7 @@ import { poll } from "./polling.js";
 import { modelLink } from "./router.js";
 import { bucketTime, chosen, onWindow } from "./windows.js";
 
-const ROW_PX = 22;
+const ROW_PX = 24;
 const FEW = 12;
 
 let view = null;

@@ -2,7 +2,7 @@
 
 import { call, modelPath } from "./api.js";
 import { $, setText, toast } from "./dom.js";
-import { state } from "./store.js";
+import { state, touch } from "./store.js";
 
 const DEFAULTS = { target_s: 2, percentile: 95, class: "realtime", weight: 1 };
 
@@ -58,6 +58,7 @@ async function attempt(method, body, done) {
     await call(method, `v1/slas/${modelPath(edited)}`, body);
     $("sla-dialog").close();
     toast(done);
+    touch("target");
   } catch (fault) {
     setText($("sla-error"), fault.message);
   }
