@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from adapters.key_hash import KEY_HASH_PREFIX, digest_of
+from adapters.settings_models import Model, ModelTimeouts
 from adapters.settings_scaling import scaling_config
-from adapters.settings_schema import Document, Model, ModelTimeouts
+from adapters.settings_schema import Document
 from adapters.settings_types import MIB
 from adapters.settings_variants import ladder_options, ladders
 from contracts.config import (
@@ -24,6 +25,7 @@ from contracts.config import (
     StrainConfig,
     TimeoutConfig,
     WarmConfig,
+    WarmUp,
     WarmUpSchedule,
     WorkersConfig,
 )
@@ -308,6 +310,7 @@ def planner_config(document: Document) -> PlannerConfig:
         groups=groups(document),
         warm=warm_config(document),
         schedules=schedules(document),
+        standby=frozenset(ModelId(name) for name, one in document.models.items() if one.standby),
     )
 
 
@@ -387,4 +390,5 @@ def profile_of(name: str, model: Model) -> ModelProfile:
         preferred_backend=profile.preferred_backend,
         pinned=model.pinned,
         slots=model.slots,
+        warm_up=WarmUp(model.warm_up),
     )

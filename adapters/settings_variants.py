@@ -19,7 +19,8 @@ from contracts.variants import (
 )
 
 if TYPE_CHECKING:
-    from adapters.settings_schema import Document, Model
+    from adapters.settings_models import Model
+    from adapters.settings_schema import Document
 
 _QUANTISATION_ALLOWED = f"one of {', '.join(QUANTISATIONS)}"
 

@@ -239,6 +239,8 @@ class PlannerConfig:
         Keeping weights in the page cache; None: nothing is kept.
     schedules : tuple of WarmUpSchedule
         When which models shall be resident.
+    standby : frozenset of ModelId
+        Models that are loaded again whenever there is room for them and nobody waits.
     """
 
     policy: str = "headstart"
@@ -259,6 +261,7 @@ class PlannerConfig:
     host_budget_bytes: int | None = None
     tick_s: float = 1.0
     turn_s: float | None = 15.0
+    standby: frozenset[ModelId] = frozenset()
     turn_drain_s: float = 60.0
     groups: Groups = field(default_factory=dict)
     warm: WarmConfig | None = field(default_factory=WarmConfig)

@@ -13,6 +13,7 @@ class Reason(StrEnum):
     FORECAST = "forecast"
     OPERATOR = "operator"
     PRELOAD = "preload"
+    STANDBY = "standby"
     SCHEDULE = "schedule"
     ROOM_BACK = "room_back"
     WARM = "warm"
@@ -97,6 +98,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.DEMAND: "a request waits for this model",
     Reason.FORECAST: "a request is expected soon enough to be worth the load",
     Reason.OPERATOR: "somebody asked for it",
+    Reason.STANDBY: "it is to be ready whenever nothing else needs the memory",
     Reason.PRELOAD: "the configuration asks for it at start",
     Reason.ROOM_BACK: "another program took its memory, which is free again",
     Reason.SCHEDULE: "a warm-up schedule wants it resident now",

@@ -28,6 +28,7 @@ from controller.precedence import is_due
 from controller.precedence import moments_s as schedule_moments_s
 from controller.prefetching import prefetch
 from controller.pressure import come_back, give_way
+from controller.standby import stand_by
 from controller.warm import warm
 from controller.wishes import idle_stand_ins
 from controller.yielding import let_go
@@ -90,6 +91,7 @@ def _plan_node(draft: Draft, context: Context, policy: Policy) -> None:
     if not blocked:
         _expire(draft, context, policy)
         come_back(draft, context, policy)
+        stand_by(draft, context, policy)
         prefetch(draft, context, policy)
     warm(draft, context)
 
@@ -125,7 +127,11 @@ def _expire(draft: Draft, context: Context, policy: Policy) -> None:
         # A backend that sizes itself by what is free fails when that grows under it.
         return
     idle = idle_models(draft.world, draft.on_node(context.node))
-    idle = tuple(status for status in idle if not is_due(draft.world, status))
+    idle = tuple(
+        status
+        for status in idle
+        if not is_due(draft.world, status) and status.model not in context.config.standby
+    )
     for victim in policy.expired(context, idle):
         draft.unload(victim, context.node, UnloadCause.IDLE, "")
     going = {action.model for action in draft.actions if isinstance(action, UnloadModel)}

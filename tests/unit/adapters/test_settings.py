@@ -395,3 +395,15 @@ def test_what_the_workers_are_told() -> None:
         files_max_bytes=2 * 1024**3,
     )
     assert loaded("gateway: {keys: [first, second]}").workers_config().gateway_key == "first"
+
+
+def test_what_is_kept_ready_and_what_is_warmed(tmp_path):
+    file = tmp_path / "headstart.yaml"
+    file.write_text(
+        "models:\n  a: {standby: true, warm_up: always}\n  b: {warm_up: never}\n  c: {}\n"
+    )
+    config = load_settings({"HEADSTART_CONFIG": str(file)}).controller_config()
+    assert config.planner.standby == {"a"}
+    assert [config.profiles[ModelId(name)].warm_up.value for name in "abc"] == [
+        "always", "never", "auto",
+    ]  # fmt: skip

@@ -64,8 +64,8 @@ async def test_the_same_nodes_may_move_and_others_wait_for_a_restart():
     fleet = LocalAIFleet(fleet_of(before), VirtualClock())
     moved = NodeConfig(node=NodeId("a"), url="http://two", api_key="k")
     assert fleet.readdress(fleet_of(moved))
-    assert fleet.servers[NodeId("a")]._url == "http://two"
-    assert fleet.servers[NodeId("a")]._headers["Authorization"] == "Bearer k"
+    assert fleet.servers[NodeId("a")]._calls._url == "http://two"
+    assert fleet.servers[NodeId("a")]._calls._headers["Authorization"] == "Bearer k"
     for others in (
         fleet_of(NodeConfig(node=NodeId("b"), url="http://two")),
         fleet_of(moved, NodeConfig(node=NodeId("b"), url="http://b")),
@@ -75,5 +75,5 @@ async def test_the_same_nodes_may_move_and_others_wait_for_a_restart():
         assert not fleet.readdress(others)
     with pytest.raises(Invalid):
         fleet.readdress(fleet_of(NodeConfig(node=NodeId("a"), url="ftp://x")))
-    assert fleet.servers[NodeId("a")]._url == "http://two", "a refusal changes nothing"
+    assert fleet.servers[NodeId("a")]._calls._url == "http://two", "a refusal changes nothing"
     await fleet.close()
