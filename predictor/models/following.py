@@ -9,6 +9,7 @@ and how often the follower came then, so an episode has a hazard like a silence 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import OrderedDict
 
 import numpy as np
@@ -18,6 +19,7 @@ from predictor.windows import Floats, Rows
 LEADERS = 4
 """Leaders kept per model; a chain has one, a fan-out a few."""
 _EDGES_S: Floats = np.array([0.0, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, 300.0])
+_EDGES: tuple[float, ...] = tuple(_EDGES_S.tolist())
 _WIDTHS_S: Floats = np.diff(_EDGES_S)
 _BINS = len(_WIDTHS_S)
 _LONGEST_S = float(_EDGES_S[-1])
@@ -88,8 +90,9 @@ class Following:
         tuple of int
             Rows that tend to follow it, for which an episode begins now; at most a few.
         """
-        for place in np.flatnonzero(np.isfinite(self._begun_s[row])).tolist():
-            self._end(row, place, at_s, came=True)
+        for place, begun_s in enumerate(self._begun_s[row].tolist()):
+            if math.isfinite(begun_s):
+                self._end(row, place, at_s, came=True)
         self._look_for_leaders(row, at_s)
         self._last_s[row] = at_s
         self._recent[row] = at_s
@@ -144,23 +147,28 @@ class Following:
             for leader, led_s in self._recent.items()
             if leader != row and 0.0 <= at_s - led_s <= _SOON_S and not led_s <= own_last_s
         ]
+        if not near:
+            return
+        credit = 1.0 / len(near)
+        # Lists, since numpy takes a microsecond for each number that is looked at alone.
+        leaders: list[int] = self._leaders[row].tolist()
+        credits_: list[float] = self._credits[row].tolist()
         for leader, led_s in near:
-            credit = 1.0 / len(near)
-            known = np.flatnonzero(self._leaders[row] == leader)
-            if len(known):
-                self._credits[row, known[0]] += credit
+            if leader in leaders:
+                credits_[leaders.index(leader)] += credit
                 continue
             # The frequent-items rule of Misra and Gries: a newcomer wears down the weakest.
-            weakest = int(np.argmin(self._credits[row]))
-            if self._credits[row, weakest] >= credit:
-                self._credits[row, weakest] -= credit
+            weakest = credits_.index(min(credits_))
+            if credits_[weakest] >= credit:
+                credits_[weakest] -= credit
                 continue
             self._let_go(row, weakest)
+            leaders[weakest], credits_[weakest] = leader, credit
             self._leaders[row, weakest] = leader
-            self._credits[row, weakest] = credit
             self._followers.setdefault(leader, {})[row] = weakest
             self._begun_s[row, weakest] = led_s
             self._end(row, weakest, at_s, came=True)
+        self._credits[row] = credits_
 
     def _begin(self, follower: int, place: int, at_s: float) -> bool:
         begun_s = float(self._begun_s[follower, place])
@@ -177,13 +185,14 @@ class Following:
         if age_s < 0.0:
             return
         fade = 1.0 - 1.0 / _MEMORY_EPISODES
-        self._came[row, place] *= fade
-        self._reached[row, place] *= fade
+        arrived, reached = self._came[row, place], self._reached[row, place]
+        arrived *= fade
+        reached *= fade
         # What ended within a bin without the follower had not gone all the way through it.
-        last = int(np.searchsorted(_EDGES_S, age_s, side="right")) - 1
-        self._reached[row, place, : last + came] += 1.0
+        last = bisect_right(_EDGES, age_s) - 1
+        reached[: last + came] += 1.0
         if came and last < _BINS:
-            self._came[row, place, last] += 1.0
+            arrived[last] += 1.0
 
     def _let_go(self, row: int, place: int) -> None:
         leader = int(self._leaders[row, place])

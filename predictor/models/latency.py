@@ -10,10 +10,10 @@ better one is what is said.
 from __future__ import annotations
 
 import math
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from river import linear_model, optim, preprocessing
@@ -66,16 +66,18 @@ class RequestLoad:
 
     in_flight: int
     input_tokens: float | None
+    features: Mapping[str, float] = field(init=False, compare=False, repr=False)
+    """What a regression sees; plain and logarithmic, since both laws occur."""
 
-    def features(self) -> dict[str, float]:
-        """What a regression sees; plain and logarithmic, since both laws occur."""
+    def __post_init__(self) -> None:
         tokens = self.input_tokens or 0.0
-        return {
+        features = {
             "in_flight": float(self.in_flight),
             "log_in_flight": math.log1p(self.in_flight),
             "tokens": tokens / 1000.0,
             "log_tokens": math.log1p(tokens),
         }
+        object.__setattr__(self, "features", features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +98,21 @@ class LatencyForecast:
 class RecentValues:
     """The last values of one signal: the floor."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_ordered", "_values")
 
     def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=_KEPT)
+        self._ordered: list[float] = []
 
     def __len__(self) -> int:
         return len(self._values)
 
     def add(self, value: float) -> None:
         """Take in one value, finite and at least 0."""
+        if len(self._values) == _KEPT:
+            del self._ordered[bisect_left(self._ordered, self._values[0])]
         self._values.append(value)
+        insort(self._ordered, value)
 
     @property
     def mean(self) -> float:
@@ -115,10 +121,9 @@ class RecentValues:
 
     def quantiles(self) -> tuple[float, ...]:
         """Their values at ``QUANTILE_LEVELS``, never decreasing; there must be one."""
-        ordered = sorted(self._values)
-        last = len(ordered) - 1
+        count = len(self._ordered)
         return tuple(
-            ordered[min(last, math.floor(level * len(ordered)))] for level in QUANTILE_LEVELS
+            self._ordered[min(count - 1, math.floor(level * count))] for level in QUANTILE_LEVELS
         )
 
 
@@ -181,17 +186,17 @@ class LoadRegression:
         self._lowest, self._highest = min(self._lowest, target), max(self._highest, target)
         if self._centre is None:
             self._centre = target
-        self._scaler.learn_one(load.features())
+        self._scaler.learn_one(load.features)
         self._model.learn_one(self._scaled(load), target - self._centre)
         if expected is None:
             return
         if len(self._errors) == _ERRORS:
-            self._ordered.remove(self._errors[0])
+            del self._ordered[bisect_left(self._ordered, self._errors[0])]
         self._errors.append(target - expected)
         insort(self._ordered, target - expected)
 
     def _scaled(self, load: RequestLoad) -> dict[str, float]:
-        scaled: Mapping[str, float] = self._scaler.transform_one(load.features())
+        scaled: Mapping[str, float] = self._scaler.transform_one(load.features)
         return {
             name: 0.5 * min(max(value, -_FEATURE_LIMIT), _FEATURE_LIMIT)
             for name, value in scaled.items()
@@ -283,7 +288,10 @@ class ModelLatency:
 
     def add(self, signal: Signal, load: RequestLoad | None, value: float) -> None:
         """Take in one value."""
-        self._signals.setdefault(signal, SignalLatency()).add(load, value)
+        known = self._signals.get(signal)
+        if known is None:
+            known = self._signals[signal] = SignalLatency()
+        known.add(load, value)
 
     def add_tokens(self, input_tokens: int) -> None:
         """A request brought so many."""
