@@ -47,7 +47,7 @@ _HOST: tuple[tuple[str, str, Callable[[ProbeReading], float | None]], ...] = (
         lambda r: r.host_memory_available_bytes,
     ),
     ("cpu_utilization_ratio", "Share of CPU time in use.", lambda r: r.cpu_utilization_ratio),
-    ("cpu_count", "CPUs that may be used.", lambda r: r.cpus),
+    ("cpus", "CPUs that may be used.", lambda r: r.cpus),
     (
         "context_switches_per_second",
         "Switches between tasks.",
