@@ -12,6 +12,9 @@ from contracts.memory import FootprintSource, PlaceStatus, Split, UnseenMemory
 from contracts.node_facts import NodeFacts
 from contracts.readings import ProbeReading
 from contracts.reasons import Reason
+from contracts.strains import GpuYield as GpuYield
+from contracts.strains import LoadTime as LoadTime
+from contracts.strains import Strain as Strain
 
 
 class Residency(StrEnum):
@@ -224,54 +227,6 @@ class ModelStatus:
         if not self.out_of_memory_bytes:
             return known_bytes
         return max(known_bytes, self.out_of_memory_bytes + self.out_of_memory_bytes // 20 + 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strain:
-    """A figure of a machine that is over its threshold, or was a moment ago.
-
-    ``level`` is smoothed, so that one busy moment is no strain; ``since_s``: when it began.
-    """
-
-    reason: Reason
-    since_s: float
-    level: float
-    threshold: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadTime:
-    """One load that was measured, beside what had been expected of it (None: nothing)."""
-
-    model: ModelId
-    node: NodeId
-    ended_at_s: float
-    load_s: float
-    expected_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuYield:
-    """Somebody wants the GPU for something else.
-
-    Attributes
-    ----------
-    since_s, until_s : float
-        From when, and until when (None: until it is taken back).
-    keep_bytes : int
-        What our models may go on holding, on each node.
-    note : str
-        What for, in the words of who asked.
-    """
-
-    since_s: float
-    until_s: float | None = None
-    keep_bytes: int = 0
-    note: str = ""
-
-    def holds(self, now_s: float) -> bool:
-        """Whether it is not over."""
-        return self.until_s is None or now_s < self.until_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
