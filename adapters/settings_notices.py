@@ -71,8 +71,9 @@ def _moot_window(document: Document, source: Source) -> Iterator[str]:
     horizon_s = document.scheduler.prefetch_horizon_seconds
     if ("optimization", "prefetch_window_minutes") in source.origins and window_s > horizon_s:
         yield (
-            "optimization.prefetch_window_minutes is more than what is used: a prefetch aims "
-            f"{horizon_s:g} s ahead (scheduler.prefetch_horizon_seconds)"
+            "optimization.prefetch_window_minutes is more than a prefetch uses: it aims "
+            f"{horizon_s:g} s ahead (scheduler.prefetch_horizon_seconds); weights are read ahead "
+            "for all of it"
         )
 
 
@@ -104,4 +105,7 @@ def _is_set(source: Source, place: KeyPath) -> bool:
 
 def _moot_preload(document: Document, environment: Environment) -> Iterator[str]:
     if environment.preload is True and not any(m.preload for m in document.models.values()):
-        yield f"{PRELOAD_VARIABLE} = true loads nothing: no model has preload: true"
+        yield (
+            f"{PRELOAD_VARIABLE} = true loads what LocalAI's own files mark: no model here has "
+            "preload: true"
+        )

@@ -209,8 +209,8 @@ def test_the_prefetch_window_bounds_how_far_ahead_a_prefetch_aims() -> None:
     settings = load_settings(HOME)
     assert settings.controller_config().planner.prefetch_horizon_s == 45.0
     assert settings.notices == (
-        "optimization.prefetch_window_minutes is more than what is used: a prefetch aims 45 s "
-        "ahead (scheduler.prefetch_horizon_seconds)",
+        "optimization.prefetch_window_minutes is more than a prefetch uses: it aims 45 s ahead "
+        "(scheduler.prefetch_horizon_seconds); weights are read ahead for all of it",
     )
 
 

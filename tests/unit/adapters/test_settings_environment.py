@@ -234,7 +234,8 @@ def test_models_to_preload() -> None:
     assert settings.source.origins["models", "b", "preload"] == "LOCALAI_PRELOAD_MODELS"
     assert settings.notices == ()
     assert load("models:\n", LOCALAI_PRELOAD_MODELS="true").notices == (
-        "LOCALAI_PRELOAD_MODELS = true loads nothing: no model has preload: true",
+        "LOCALAI_PRELOAD_MODELS = true loads what LocalAI's own files mark: no model here has "
+        "preload: true",
     )
 
 
