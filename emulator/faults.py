@@ -17,6 +17,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
     "cooldown": ("model", "for_s"),
     "unload_lies": ("model",),
     "unload_hang": ("model",),
+    "unload_slow": ("model", "extra_s"),
     "unload_500": ("model", "times"),
     "unload_404": ("model", "times"),
     "evict": ("model",),
@@ -36,7 +37,7 @@ _NUMBERS = ("times", "after_tokens", "bytes", "at_s", "for_s", "factor", "extra_
 _NEEDS_MODEL = frozenset(
     {
         "load_fail", "load_slow", "load_hang", "cooldown", "unload_lies", "unload_hang",
-        "unload_500", "unload_404", "evict", "peer_offline",
+        "unload_slow", "unload_500", "unload_404", "evict", "peer_offline",
         "backend_crash",
     }
 )  # fmt: skip
@@ -122,6 +123,8 @@ class FaultBoard:
                 self._set(model, unload_lies=True)
             case "unload_hang":
                 self._set(model, unload_hangs=True)
+            case "unload_slow":
+                self._set(model, unload_extra_s=fault.extra_s)
             case "cooldown":
                 machine.cool_down(model, fault.for_s or 10.0, now_s)
                 return

@@ -274,7 +274,7 @@ class LocalAi(LocalAiLoads):
             if state.faults.unload_hangs:
                 state.stop.ends_at_s = math.inf
             elif self.cluster.is_idle(model):
-                state.stop.ends_at_s = now_s + self.config.stop_s
+                state.stop.ends_at_s = now_s + self.stop_takes_s(state)
 
     def _run_stop(self, model: str, state: ModelState, now_s: float) -> None:
         stop = state.stop

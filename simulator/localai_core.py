@@ -81,7 +81,11 @@ class LocalAiCore:
     def _after_request(self, model: str, now_s: float) -> None:
         stop = self._state(model).stop
         if stop is not None and stop.ends_at_s is None and self.cluster.is_idle(model):
-            stop.ends_at_s = now_s + self.config.stop_s
+            stop.ends_at_s = now_s + self.stop_takes_s(self._state(model))
+
+    def stop_takes_s(self, state: ModelState) -> float:
+        """How long a stop of an idle model takes."""
+        return self.config.stop_s + state.faults.unload_extra_s
 
     # Memory
 

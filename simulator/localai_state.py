@@ -67,6 +67,8 @@ class ModelFaults:
         Its weights take ``load_s * load_factor + load_extra_s``.
     load_hangs, unload_hangs : bool
         Neither ends by itself.
+    unload_extra_s : float
+        A stop takes so much longer.
     unload_lies : bool
         A stop is answered well, but the memory stays taken.
     """
@@ -77,6 +79,7 @@ class ModelFaults:
     load_extra_s: float = 0.0
     load_hangs: bool = False
     unload_hangs: bool = False
+    unload_extra_s: float = 0.0
     unload_lies: bool = False
 
     def one_failure_less(self) -> ModelFaults:
