@@ -31,7 +31,7 @@ async def test_a_cpu_answers_while_another_program_holds_the_gpu(tmp_path: Path)
     file = tmp_path / "headstart.yaml"
     file.write_text(CONFIG)
     config = {"HEADSTART_CONFIG": str(file)}
-    services = ("gateway", "controller", "control")
+    services = ("gateway", "controller")
     async with deployed([MODEL], capacity_mb=8000, services=services, environ=config) as office:
         localai = office.stack.emulator_url
 
