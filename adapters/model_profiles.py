@@ -68,6 +68,7 @@ def parse_scheduling_profile(text: str | bytes, *, source: str = "model file") -
         gpu_layers=_whole(file.values.get("gpu_layers")),
         on_host=profile.on_host or file.values.get("gpu_layers") == 0,
         revision=revision_of(file.values),
+        exclusive=own_exclusive(file.values),
     )
 
 
@@ -75,6 +76,12 @@ def own_modality(name: str, config: Mapping[str, object]) -> Modality | None:
     """What a model is asked for: as its file says, by its backend, or by its name."""
     uses = usecases_of(config)
     return modality_of(uses) or modality_of(usecases_by_name(ModelId(name)))
+
+
+def own_exclusive(config: Mapping[str, object]) -> tuple[str, ...]:
+    """``concurrency_groups``: LocalAI keeps one model of each resident, and so do we."""
+    groups = config.get("concurrency_groups")
+    return tuple(str(name) for name in groups) if isinstance(groups, list) else ()
 
 
 def own_slots(config: Mapping[str, object]) -> int | None:

@@ -114,6 +114,8 @@ class ModelProfile:
         Its files below LocalAI's models folder; what lies elsewhere is left out.
     threads, gpu_layers : int or None
         As LocalAI's model file has them; no GPU layers (0) is a model on the CPU.
+    exclusive : tuple of str
+        LocalAI's ``concurrency_groups`` of it: no two models of one group are resident at once.
     weights_bytes : int or None
         The size of its files, where they can be looked at.
     revision : str
@@ -135,6 +137,7 @@ class ModelProfile:
     weights: tuple[str, ...] = ()
     threads: int | None = None
     gpu_layers: int | None = None
+    exclusive: tuple[str, ...] = ()
     weights_bytes: int | None = None
     revision: str = ""
     warm_up: WarmUp = WarmUp.AUTO
@@ -455,6 +458,8 @@ class GatewayConfig:
     balancing: BalancingConfig = field(default_factory=BalancingConfig)
     timeouts: Mapping[ModelId, TimeoutConfig] = field(default_factory=dict)
     """Limits that are set for a model; the ``*_timeout_s`` above hold for all others."""
+    makes_variants: bool = False
+    """Variants are made in LocalAI, at any moment: lists of models leave them out."""
     groups: Groups = field(default_factory=dict)
     """Groups by kind of work, by name."""
 

@@ -162,6 +162,8 @@ class ModelStatus:
         Those in flight that gateways may cancel for a realtime request.
     kept_out : bool
         An operator unloaded it: it is not prefetched until somebody asks for it again.
+    exclusive : tuple of str
+        No other model that shares one of these names is resident on its node with it.
     split : mapping
         Its footprint by place; empty: not told, so that the one number holds.
     footprint_source : FootprintSource or None
@@ -204,6 +206,7 @@ class ModelStatus:
     preemptible: int = 0
     on_host: bool = False
     group: str = ""
+    exclusive: tuple[str, ...] = ()
     split: Split = field(default_factory=dict)
     footprint_source: FootprintSource | None = None
     out_of_memory_bytes: int | None = None

@@ -75,7 +75,10 @@ def with_catalogue(
     for name in listed:
         # Nothing is known of it yet, so that the poll that listed it may say where it is.
         status = merged.get(name) or ModelStatus(model=name, node=node)
-        told = told_footprint(footprints.get(name), profiles.get(name))
+        profile = profiles.get(name)
+        told = told_footprint(footprints.get(name), profile)
+        if profile is not None and profile.exclusive != status.exclusive:
+            status = replace(status, exclusive=profile.exclusive)
         if status.node == node or status.footprint_bytes is None:
             status = with_footprint(status, here, measured.get(name, {}), told)
         merged[name] = status
@@ -153,6 +156,9 @@ def merged_profiles(
                 pinned=profile.pinned or own.pinned,
                 modality=own.modality if profile.modality is None else profile.modality,
                 weights=profile.weights or own.weights,
+                weights_bytes=own.weights_bytes,
+                exclusive=own.exclusive,
+                revision=own.revision,
                 threads=own.threads if profile.threads is None else profile.threads,
                 gpu_layers=own.gpu_layers if profile.gpu_layers is None else profile.gpu_layers,
             )

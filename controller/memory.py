@@ -7,8 +7,9 @@ holds alone. That number bounds all cards together in any case, since ``gpu_budg
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from contracts.config import PlannerConfig
 from contracts.ids import NodeId
@@ -62,6 +63,8 @@ class Room:
         Whose room it is, where places are told.
     shares : tuple of PlaceRoom
         What each group of work may take and takes, where that is bounded.
+    alone : mapping
+        How many residents there are of each set of models that exclude each other.
     """
 
     usable_bytes: int | None
@@ -73,6 +76,7 @@ class Room:
     places: tuple[PlaceRoom, ...] = ()
     node: NodeStatus | None = None
     shares: tuple[PlaceRoom, ...] = ()
+    alone: Mapping[PlaceId, int] = field(default_factory=dict)
 
     def missing_bytes(self, wanted_bytes: int) -> int:
         """How much must be freed before ``wanted_bytes`` fit; 0 when they fit."""
@@ -113,20 +117,27 @@ class Room:
         if missing:
             short[ALL_CARDS] = missing
         if self.places:
-            need = self.need(status)
-            for place in self.places:
-                wanted = need.get(place.place)
-                if wanted and place.usable_bytes is not None:
-                    missing = place.occupied_bytes + wanted - place.usable_bytes
-                    if missing > 0:
-                        short[place.place] = missing
+            self._add_short_places(short, self.need(status))
         share = self._share_of(status)
         if share is not None:
             assert share.usable_bytes is not None
             missing = share.occupied_bytes + status.needed_bytes - share.usable_bytes
             if missing > 0:
                 short[share.place] = missing
+        if self.alone:
+            for name in status.exclusive:
+                beside = self.alone.get(_seat(name))
+                if beside:
+                    short[_seat(name)] = beside
         return short
+
+    def _add_short_places(self, short: dict[PlaceId, int], need: Split) -> None:
+        for place in self.places:
+            wanted = need.get(place.place)
+            if wanted and place.usable_bytes is not None:
+                missing = place.occupied_bytes + wanted - place.usable_bytes
+                if missing > 0:
+                    short[place.place] = missing
 
     def can_never_hold(self, status: ModelStatus) -> bool:
         """Whether even an empty node is too small for it, as a whole or at one place."""
@@ -186,6 +197,8 @@ class Room:
             freed[ALL_CARDS] = status.occupied_bytes
         if self.shares and status.group:
             freed[place_of(status.group)] = status.occupied_bytes
+        for name in status.exclusive:
+            freed[_seat(name)] = 1
         return freed
 
 
@@ -220,6 +233,7 @@ def room(
         places=_place_rooms(status, present, config) if status.places else (),
         node=status if status.places or status.accelerator else None,
         shares=_group_shares(status, present, config) if config.groups else (),
+        alone=Counter(_seat(name) for model in present for name in model.exclusive),
     )
 
 
@@ -269,6 +283,11 @@ def host_bytes(status: ModelStatus, node: NodeStatus) -> int:
         return 0 if takes_main_memory(status, node) else status.footprint_bytes or 0
     hosts = {place.place for place in node.places if place.kind is PlaceKind.HOST}
     return sum(size for place, size in split_on(status, node.places).items() if place in hosts)
+
+
+def _seat(name: str) -> PlaceId:
+    """The one place that models which exclude each other share; no card is called so."""
+    return PlaceId(f"alone:{name}")
 
 
 def _group_shares(

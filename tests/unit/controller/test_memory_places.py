@@ -248,3 +248,17 @@ def test_a_groups_share_is_one_more_bound():
     here = a_room(sized(A, HOT, split={ONE: 40}, group="text"), config=config)
     assert list(here.shortage(sized(B, split={TWO: 20}, group="text")).values()) == [10]
     assert here.shortage(sized(D, split={TWO: 20})) == {}
+
+
+@pytest.mark.case("P027")
+def test_models_that_exclude_each_other_are_never_resident_together():
+    """The small one is left alone, though it was used longest ago and there is room for all."""
+    small = sized(A, HOT, split={ONE: 1})
+    heavy = sized(B, HOT, split={TWO: 10}, exclusive=("heavy",))
+    other = sized(C, split={ONE: 10}, exclusive=("heavy", "loud"))
+    here = a_room(small, heavy)
+    assert here.shortage(other) == {"alone:heavy": 1}
+    assert here.shortage(sized(D, split={ONE: 10}, exclusive=("loud",))) == {}
+    found = choose_for(other, victims(small, heavy), here, {A: small, B: heavy})
+    assert found is not None
+    assert names(found) == (B,)
