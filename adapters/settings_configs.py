@@ -7,7 +7,7 @@ from adapters.settings_models import Model, ModelTimeouts
 from adapters.settings_scaling import scaling_config
 from adapters.settings_schema import Document
 from adapters.settings_types import MIB
-from adapters.settings_variants import ladder_options, ladders
+from adapters.settings_variants import ladder_options, ladders, makes_variants
 from contracts.config import (
     BalancingConfig,
     CallerKey,
@@ -121,6 +121,7 @@ def gateway_config(document: Document) -> GatewayConfig:
         ),
         shutdown_grace_s=timeouts.shutdown_grace_seconds,
         control_url=_control_url(document),
+        makes_variants=makes_variants(document),
         balancing=balancing_config(document),
         groups=groups(document),
         timeouts={

@@ -122,3 +122,9 @@ def ladder_options(document: Document) -> LadderOptions:
     return LadderOptions(
         partial=memory.partial_loading, smaller_files=memory.memory_compression == "quantization"
     )
+
+
+def makes_variants(document: Document) -> bool:
+    """Whether the configuration could have any made."""
+    named = (rung for ladder in ladders(document).values() for rung in ladder.rungs)
+    return ladder_options(document).any or any(rung.is_made for rung in named)

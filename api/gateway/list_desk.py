@@ -70,7 +70,8 @@ class ListDesk:
         await caller.answer(_OK, cut, answer_headers(response.headers, drop=_REPLACED))
 
     def _hides(self, head: RequestHead) -> bool:
-        return self._book.has_made and not _asks_for_variants(head)
+        may_be_there = self._book.has_made or self._live.now.makes_variants
+        return may_be_there and not _asks_for_variants(head)
 
     def _may_see(self, head: RequestHead) -> Callable[[str], bool]:
         hides = self._hides(head)

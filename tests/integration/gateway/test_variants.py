@@ -236,6 +236,17 @@ async def test_lists_leave_ours_out_unless_they_are_asked_for():
             assert (await said.json())["error"]["param"] == "X-Headstart-Variants"
 
 
+async def test_one_that_no_table_knows_of_yet_is_left_out_where_any_could_be_made():
+    made = {"name": "x--headstart-cpu", "parameters": {"model": "x.gguf"}}
+    for makes, shown in ((True, set()), (False, {made["name"]})):
+        gateway = {"makes_variants": makes}
+        async with stack_of(ladder=None, gateway=gateway, orders=False) as stack:
+            await stack.files.write(made)
+            async with stack.session.get("/v1/models") as said:
+                listed = {model["id"] for model in (await said.json())["data"]}
+            assert listed == {"llama", "gpt-4o"} | shown
+
+
 async def test_a_list_without_ours_is_not_touched():
     async with stack_of(ladder=None) as stack, stack.session.get("/v1/models") as said:
         assert "Transfer-Encoding" not in said.headers

@@ -87,6 +87,20 @@ def test_options_give_rungs_to_all_others(tmp_path):
     assert options.any
 
 
+@pytest.mark.parametrize(
+    ("text", "makes"),
+    [
+        ("{}", False),
+        ("models: {a: {variants: [b]}}", False),
+        ("models: {a: {variants: [b, {cpu: true}]}}", True),
+        ("memory_optimization: {partial_loading: true}", True),
+        ("memory_optimization: {memory_compression: quantization}", True),
+    ],
+)
+def test_gateways_know_whether_any_could_be_made(tmp_path, text, makes):
+    assert load(text, tmp_path).gateway_config().makes_variants is makes
+
+
 def test_keys_may_refuse_for_their_callers(tmp_path):
     text = f"""
 gateway:
