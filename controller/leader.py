@@ -362,7 +362,7 @@ class Leader:
         self._profiles = self._catalogues.take(catalogue, self._config.profiles)
         self._ladders.listed(catalogue.node, catalogue.models, self._profiles)
         self._world = with_catalogue(
-            self._memory.configured(self._world, self._profiles),
+            self._memory.configured(self._world, self._profiles, self._config.planner),
             catalogue.node,
             catalogue.models,
             self._profiles,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from contracts.config import ModelProfile
+from contracts.config import ModelProfile, PlannerConfig
 from contracts.errors import Transient
 from contracts.events import (
     AnyEvent,
@@ -32,6 +32,7 @@ from contracts.profiles import Estimate
 from contracts.reasons import Reason
 from contracts.world import ModelStatus, WorldSnapshot
 from controller.footprints import reconfigured, with_footprint
+from controller.kept import overfull
 from controller.memory_truth import (
     Sample,
     expected_back,
@@ -136,6 +137,7 @@ class MemoryDesk:
         self._begun: set[ModelId] = set()
         self._gates: dict[NodeId, asyncio.Lock] = {}
         self._is_away = False
+        self._overfull: frozenset[NodeId] = frozenset()
         self._told = 0
 
     async def resume(self) -> None:
@@ -171,7 +173,10 @@ class MemoryDesk:
         self._book.forget(model)
 
     def configured(
-        self, world: WorldSnapshot, profiles: Mapping[ModelId, ModelProfile]
+        self,
+        world: WorldSnapshot,
+        profiles: Mapping[ModelId, ModelProfile],
+        config: PlannerConfig,
     ) -> WorldSnapshot:
         """The world after these configurations were read: another one is measured anew."""
         revisions = {name: one.revision for name, one in profiles.items() if one.revision}
@@ -179,7 +184,23 @@ class MemoryDesk:
         changed = [name for name, one in revisions.items() if known.get(name, one) != one]
         self._revisions = {**known, **revisions}
         self._book.configured(revisions)
+        self._tell_overfull(overfull(world, profiles, config))
         return reconfigured(world, changed)
+
+    def _tell_overfull(self, found: Mapping[NodeId, tuple[int, int]]) -> None:
+        """One line when what is to be kept resident is too much, one when it fits again."""
+        for node in sorted(found.keys() - self._overfull):
+            wanted, usable = found[node]
+            _log.warning(
+                "kept_models_exceed_memory",
+                node=node,
+                wanted_bytes=wanted,
+                usable_bytes=usable,
+                remedy="preload or pin less, or lower memory.reserve_ratio",
+            )
+        for node in sorted(self._overfull - found.keys()):
+            _log.info("kept_models_fit_again", node=node)
+        self._overfull = frozenset(found)
 
     def measured(self, node: NodeId) -> Mapping[ModelId, Mapping[PlaceId, Estimate]]:
         """Footprints by place of every model that was measured on ``node``."""

@@ -2,82 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
-from contracts.events import AnyEvent, ModelLoaded, ModelUnloaded
-from contracts.ids import ModelId
-from contracts.memory import HOST, FootprintSource, PlaceId, Split
-from contracts.messages import UnloadRequested
-from contracts.profiles import MeasuredProfile, Measures
+from contracts.events import ModelLoaded, ModelUnloaded
+from contracts.memory import HOST, FootprintSource
 from contracts.reasons import Reason
 from contracts.world import Residency
-from simulator.memory_machine import MemoryMachine
 from simulator.memory_ports import MemorySnapshotStore
-from tests import worlds
-from tests.controller_stage import NODE, A, B, C, Stage
-
-GIB = 1024**3
-CARD = PlaceId("GPU-0")
-OTHER = PlaceId("GPU-1")
-
-
-class Machine(Stage):
-    """Models of 10, 8 and 3 GiB that load in 5 s, on one card of 24 GiB, reserve 0."""
-
-    def __init__(
-        self,
-        splits: Mapping[ModelId, Split] | None = None,
-        *,
-        cards: Mapping[PlaceId, int] | None = None,
-        estimates: Mapping[ModelId, int] | None = None,
-        machine: Mapping[str, Any] | None = None,
-        **planner: Any,
-    ) -> None:
-        super().__init__(**planner)
-        known = splits or {A: {CARD: 10 * GIB}, B: {CARD: 8 * GIB}, C: {CARD: 3 * GIB}}
-        if estimates is None:
-            estimates = {name: sum(split.values()) for name, split in known.items()}
-        self.machine = MemoryMachine(
-            self.clock,
-            dict.fromkeys(known, 5.0),
-            splits=known,
-            cards={CARD: 24 * GIB} if cards is None else cards,
-            estimates=estimates,
-            **(machine or {}),
-        )
-        self.server = self.machine
-
-    async def load(self, *models: ModelId, seconds: float = 8.0) -> None:
-        """Somebody asks for them, one after the other."""
-        for number, model in enumerate(models):
-            request = f"{model}-{self.now_s:g}-{number}"
-            await self.log(self.received(request, model))
-            await self.want(model, request)
-            await self.beats(seconds)
-            await self.log(self.dispatched(request, model, cold=True))
-            await self.log(self.completed(request, model))
-            await self.beats(0.5)
-
-    def completed(self, request: str, model: ModelId) -> AnyEvent:
-        return worlds.completed(request, model, self.now_s)
-
-    async def operator_unload(self, model: ModelId) -> None:
-        await self.to_controller.send(UnloadRequested(model=model, at_s=self.now_s))
-        await self.beats(15.0)
-
-    async def learn(self, model: ModelId, split: Split) -> None:
-        """It was measured before, by an earlier controller."""
-        measures = Measures(node=NODE, footprints=(split, split), footprint_count=2, at_s=1.0)
-        await self.profiles.put((MeasuredProfile(model=model, measures=(measures,)),))
-        await self.stop()
-        await self.start("two")
-        await self.beats(6.0)
-
-    def begun(self, model: ModelId) -> int:
-        return sum(what == "load_started" and who == model for _, what, who in self.calls())
+from tests.controller_stage import NODE, A, B, C
+from tests.machine_stage import CARD, GIB, OTHER, Machine
 
 
 @pytest.fixture
@@ -135,6 +70,7 @@ async def test_a_neighbour_that_grows_while_a_model_loads_is_outvoted(stage: Mac
     assert status.split == {CARD: 3 * GIB}
 
 
+@pytest.mark.case("P007")
 async def test_room_is_made_first_and_the_load_waits_until_it_is_seen(stage: Machine):
     """B does not fit beside A and C; of these A goes."""
     stage.machine.cards[CARD] = 20 * GIB
@@ -147,6 +83,7 @@ async def test_room_is_made_first_and_the_load_waits_until_it_is_seen(stage: Mac
     assert stage.machine.overcommits == []
 
 
+@pytest.mark.case("P004")
 async def test_an_unload_that_lies_frees_nothing(stage: Machine):
     """The model that waits is not sent to the card until the memory is there."""
     stage.machine.lying = {A}
@@ -291,6 +228,7 @@ async def test_a_busy_model_never_goes_for_another_program(stage: Machine):
     assert B not in stage.machine.resident
 
 
+@pytest.mark.case("P032")
 async def test_two_models_that_were_never_measured_load_one_after_the_other(stage: Machine):
     await stage.start()
     await stage.beats(6.0)
