@@ -8,7 +8,6 @@ which model serves it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -29,8 +28,9 @@ from api.gateway.headers import RequestHead, content_encoding
 from api.gateway.meter import Subject
 from api.gateway.problems import Problem
 from api.gateway.recognition import Recognised
-from api.gateway.renaming import NamePlace, find_name
+from api.gateway.renaming import NamePlace, find_form_name, find_name
 from api.gateway.residency import Kind, RouteBook
+from contracts.events import PriorityClass
 from contracts.ids import ModelId
 from contracts.ports import Clock
 from contracts.reasons import Reason
@@ -38,6 +38,9 @@ from contracts.variants import Ladder, Rung, may_fall_back
 
 STEPS_DOWN = frozenset({"model_cooldown", "model_loading", "no_backend"})
 """Answers of ours that are not given while another rung may yet serve the request."""
+
+MAX_LOOKED_AT_BYTES = 16 * 1024**2
+"""A longer body goes to its model: to look for the name in it would keep all others waiting."""
 
 Held = Callable[[ModelId], Reason | None]
 
@@ -75,12 +78,17 @@ class Detours:
         if ladder is None or not ladder.rungs or path.model_field != "model":
             return None
         key = None if head.key is None else head.key.fallback
-        if not may_fall_back(ladder, key=key, asked=request.wishes.fallback):
+        asked = request.wishes.fallback
+        if not may_fall_back(ladder, key=key, asked=asked):
             return None
-        is_json = body_kind(head.get(b"content-type")) is BodyKind.JSON
-        if not (is_json and body.is_complete and content_encoding(head.headers) is None):
+        if request.subject.priority is not PriorityClass.REALTIME and asked is not True:
+            return None  # it may wait, and would take the CPU from those who may not
+        kind = head.get(b"content-type") or b""
+        form = kind if body_kind(kind) is BodyKind.MULTIPART else None
+        is_known = form is not None or body_kind(kind) is BodyKind.JSON
+        if not is_known or content_encoding(head.headers) is not None:
             return None
-        return Detour(self, ladder, request.subject, body)
+        return Detour(self, ladder, request.subject, body, form=form)
 
     def best(self, ladder: Ladder, without: frozenset[ModelId], waited_s: float) -> Rung | None:
         """The rung that answers soonest; None: the model itself does.
@@ -163,6 +171,8 @@ class Detour:
     __slots__ = (
         "_body",
         "_desk",
+        "_form",
+        "_has_looked",
         "_ladder",
         "_place",
         "_since_s",
@@ -172,11 +182,21 @@ class Detour:
         "rename",
     )
 
-    def __init__(self, desk: Detours, ladder: Ladder, subject: Subject, body: RequestBody) -> None:
+    def __init__(
+        self,
+        desk: Detours,
+        ladder: Ladder,
+        subject: Subject,
+        body: RequestBody,
+        *,
+        form: bytes | None = None,
+    ) -> None:
         self._desk = desk
         self._ladder = ladder
         self._subject = subject
         self._body = body
+        self._form = form
+        self._has_looked = False
         self._since_s = desk.now_s()
         self._without: frozenset[ModelId] = frozenset()
         self._place: NamePlace | None = None
@@ -197,10 +217,9 @@ class Detour:
 
     @property
     def asked_as(self) -> bytes:
-        """The name of the model as the body has it, in its quotes."""
+        """The name of the model as the body has it, as JSON text."""
         assert self.rename is not None
-        place = self.rename.place
-        return bytes(self._body.view()[place.start : place.end])
+        return self.rename.place.quoted(self._body.view())
 
     def look(self) -> bool:
         """Choose anew; whether it goes elsewhere than before."""
@@ -229,15 +248,13 @@ class Detour:
         return self.look()
 
     def _named_at(self) -> NamePlace | None:
-        """Where the body names the model; None: not in a way that can be changed."""
-        if self._place is None:
-            place = find_name(self._body.view())
-            if place is not None:
-                text = self._body.view()[place.start : place.end]
-                if self._desk.leads_to(_text(bytes(text)), self._ladder.model):
-                    self._place = place
+        """Where the body names the model; None: not in a way that can be changed, or not yet."""
+        if not self._has_looked and self._body.is_complete:
+            self._has_looked = True
+            if self._body.size_bytes > MAX_LOOKED_AT_BYTES:
+                return None
+            body = self._body.view()
+            place = find_name(body) if self._form is None else find_form_name(body, self._form)
+            if place is not None and self._desk.leads_to(place.read(body), self._ladder.model):
+                self._place = place
         return self._place
-
-
-def _text(quoted: bytes) -> str:
-    return str(json.loads(quoted))

@@ -1,8 +1,9 @@
 """One name of a model for another, in a request's body and in the answer to it. Pure.
 
-Only the bytes of the name change. In a body it is the value of the outermost ``model``. In an
-answer it is each ``"model": "<name>"`` outside of strings, at whatever depth an API puts it:
-inside of a JSON string the quotes are escaped, so that no text can look like one.
+Only the bytes of the name change. In a JSON body it is the value of the outermost ``model``, in
+a form that of the part of this name. In an answer it is each ``"model": "<name>"`` outside of
+strings, at whatever depth an API puts it: inside of a JSON string the quotes are escaped, so that
+no text can look like one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 import re
 from dataclasses import dataclass
 
+from python_multipart.multipart import parse_options_header
+
 from api.gateway.detect import Bytes
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]', re.DOTALL)
@@ -18,12 +21,36 @@ _SPACE = rb"[ \t\r\n]{0,8}"
 _KEYS = frozenset({"model"})
 
 
+MAX_FORM_NAME_BYTES = 2_048
+"""A longer value of a form is no name of a model."""
+
+_MODEL_PART = re.compile(
+    rb'^content-disposition:[ \t]*form-data;[ \t]*name="model"[ \t]*$', re.IGNORECASE
+)
+_LINE = b"\r\n"
+_MAX_PART_HEAD_BYTES = 8_192
+
+
 @dataclass(frozen=True, slots=True)
 class NamePlace:
-    """Where a body names its model: the quoted text between these places."""
+    """Where a body names its model: the text between these places.
+
+    ``is_quoted``: it is JSON text in its quotes; else a form's plain value.
+    """
 
     start: int
     end: int
+    is_quoted: bool = True
+
+    def read(self, body: Bytes) -> str:
+        """The name that stands there."""
+        text = bytes(body[self.start : self.end])
+        return str(json.loads(text)) if self.is_quoted else text.decode("utf-8", "replace")
+
+    def quoted(self, body: Bytes) -> bytes:
+        """The name as JSON text: as it stands there, where it is that already."""
+        text = bytes(body[self.start : self.end])
+        return text if self.is_quoted else _quoted(self.read(body))
 
 
 def find_name(body: Bytes) -> NamePlace | None:
@@ -53,9 +80,36 @@ def find_name(body: Bytes) -> NamePlace | None:
     return found
 
 
+def find_form_name(body: Bytes, content_type: bytes) -> NamePlace | None:
+    """Where a multipart form has its model; None: nowhere, or in more than one place.
+
+    The form is whole: its boundary is in no other place than between its parts.
+    """
+    _, options = parse_options_header(content_type)
+    boundary = options.get(b"boundary")
+    if not boundary:
+        return None
+    found = None
+    mark = re.compile(rb"(?:\A|\r\n)--" + re.escape(boundary))
+    starts = [match.end() for match in mark.finditer(body)]
+    ends = [match.start() for match in mark.finditer(body)][1:]
+    for start, end in zip(starts, ends, strict=False):
+        head_end = bytes(body[start : start + _MAX_PART_HEAD_BYTES]).find(_LINE * 2)
+        if head_end < 0:
+            continue
+        lines = bytes(body[start : start + head_end]).split(_LINE)
+        if any(_MODEL_PART.match(line) for line in lines):
+            value = start + head_end + 2 * len(_LINE)
+            if found is not None or end - value > MAX_FORM_NAME_BYTES:
+                return None
+            found = NamePlace(value, end, is_quoted=False)
+    return found
+
+
 def renamed(body: Bytes, place: NamePlace, name: str) -> tuple[Bytes, bytes, Bytes]:
     """The body with another name, as the three pieces that follow each other."""
-    return body[: place.start], json.dumps(name, ensure_ascii=False).encode(), body[place.end :]
+    text = _quoted(name) if place.is_quoted else name.encode()
+    return body[: place.start], text, body[place.end :]
 
 
 class NameFilter:
@@ -128,6 +182,10 @@ class NameFilter:
             return True
         value = value.lstrip(b" \t\r\n")
         return any(len(value) < len(head) and head.startswith(value) for head in self._heads)
+
+
+def _quoted(name: str) -> bytes:
+    return json.dumps(name, ensure_ascii=False).encode()
 
 
 def _is_model(key: bytes) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -122,6 +123,24 @@ async def test_each_api_says_the_name_that_was_asked_for(path, more, name):
         assert b'"model":"llama"' in body.replace(b": ", b":")
         if name is not None:
             assert name(json.loads(body)) == "llama"
+
+
+async def test_an_upload_is_answered_from_the_ladder_too():
+    whisper = {**LLAMA, "name": "whisper", "kind": "transcription", "aliases": []}
+    cpu = replace(CPU, model=made_name("whisper", "cpu"))
+    ladder = Ladder(model=ModelId("whisper"), rungs=(cpu,), cpu_factor=4.0)
+    async with stack_of(whisper, ladder=ladder) as stack:
+        await stack.until(lambda: stack.table is not None and "whisper" in stack.table.ladders)
+        await stack.hold_memory(6000)
+        await stack.clock.sleep(2.5)
+        form = aiohttp.FormData()
+        form.add_field("file", b"RIFF" * 50_000, filename="a.wav", content_type="audio/wav")
+        form.add_field("model", "whisper")
+        path = "/v1/audio/transcriptions"
+        async with stack.session.post(path, data=form) as said:
+            assert said.status == 200, await said.text()
+            assert said.headers["X-Headstart-Model"] == cpu.model
+            assert said.headers["X-Headstart-Decision"] == "cpu_fallback"
 
 
 async def test_nothing_of_it_for_those_who_refuse():

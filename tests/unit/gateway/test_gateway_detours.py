@@ -11,7 +11,7 @@ from api.gateway.admission import Admission, Ticket
 from api.gateway.body import RequestBody
 from api.gateway.caller import Caller
 from api.gateway.detect import ApiStyle, InferencePath, Wishes, match_path
-from api.gateway.detours import Detour, Detours
+from api.gateway.detours import MAX_LOOKED_AT_BYTES, Detour, Detours
 from api.gateway.headers import RequestHead
 from api.gateway.meter import Subject
 from api.gateway.problems import Problem, model_cooldown, no_backend, queue_full
@@ -101,6 +101,7 @@ class House:
         *,
         model: ModelId | None = LLAMA,
         fallback: bool | None = None,
+        priority: PriorityClass = PriorityClass.REALTIME,
         key: CallerKey | None = None,
         kind: bytes = b"application/json",
         encoding: bytes | None = None,
@@ -113,7 +114,9 @@ class House:
             method="POST", path="/", target=b"/", query=b"", headers=tuple(headers),
             scheme="http", client=None, key=key,
         )  # fmt: skip
-        request = Recognised(subject=subject(model), shown_id="r", wishes=Wishes(fallback=fallback))
+        request = Recognised(
+            subject=subject(model, priority), shown_id="r", wishes=Wishes(fallback=fallback)
+        )
         assert path is not None
         return self.desk.open(head, path, await whole(body), request)
 
@@ -123,12 +126,14 @@ class House:
         return detour
 
 
-def subject(model: ModelId | None = LLAMA) -> Subject:
+def subject(
+    model: ModelId | None = LLAMA, priority: PriorityClass = PriorityClass.REALTIME
+) -> Subject:
     return Subject(
         request_id=RequestId("r"),
         model=model,
         operation="chat",
-        priority=PriorityClass.REALTIME,
+        priority=priority,
         client="c",
         stream=False,
     )
@@ -165,7 +170,7 @@ async def test_only_what_has_a_ladder_and_a_name_that_can_be_changed_may_go_else
     assert await house.open(model=None) is None
     assert await house.open(model=Q4) is None
     assert await house.open(fallback=False) is None
-    assert await house.open(kind=b"multipart/form-data; boundary=x") is None
+    assert await house.open(kind=b"application/x-www-form-urlencoded") is None
     assert await house.open(encoding=b"gzip") is None
     speech = InferencePath(operation="tts", style=ApiStyle.OTHER, model_field="voice")
     assert await house.open(path=speech) is None
@@ -174,19 +179,47 @@ async def test_only_what_has_a_ladder_and_a_name_that_can_be_changed_may_go_else
     assert await house.open(key=CallerKey(name="k", digest=b"")) is not None
 
 
-async def test_a_body_that_still_comes_goes_where_it_asked_to():
+async def test_what_may_wait_goes_down_only_where_its_caller_says_so():
     house = House()
     house.shows(llama=COLD, q4=HOT)
-    detour = await house.open()
-    assert detour is not None
-    head = RequestHead(
-        method="POST", path="/", target=b"/", query=b"", headers=(), scheme="http", client=None
+    for priority in (PriorityClass.BATCH, PriorityClass.BACKGROUND):
+        assert await house.open(priority=priority) is None
+        assert await house.open(priority=priority, fallback=True) is not None
+
+
+async def test_a_body_that_still_comes_is_looked_at_when_all_of_it_is_here():
+    house = House()
+    house.shows(llama=COLD, q4=HOT)
+    detour = await house.opened()
+    detour._body.is_complete = False
+    assert not detour.look()
+    detour._body.is_complete = True
+    assert detour.look()
+    assert goes_to(detour) == Q4
+
+
+async def test_a_very_long_body_goes_to_its_model():
+    house = House()
+    house.shows(llama=COLD, q4=HOT)
+    detour = await house.opened()
+    detour._body.size_bytes = MAX_LOOKED_AT_BYTES + 1
+    assert not detour.look()
+
+
+async def test_a_form_names_its_model_in_a_part_of_its_own():
+    house = House()
+    house.shows(llama=COLD, q4=HOT)
+    body = (
+        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n\x00\xff\r\n'
+        b'--x\r\ncontent-disposition: form-data; name="model"\r\n\r\nllama\r\n--x--\r\n'
     )
-    body = await whole(b"{}")
-    body.is_complete = False
-    request = Recognised(subject=subject(), shown_id="r", wishes=Wishes())
-    assert PATH is not None
-    assert house.desk.open(head, PATH, body, request) is None
+    kind = b"multipart/form-data; boundary=x"
+    detour = await house.open(body, kind=kind)
+    assert detour is not None
+    assert detour.look()
+    assert detour.asked_as == b'"llama"'
+    sent = RenamedBody(detour._body, detour).outgoing()
+    assert sent == body.replace(b"llama\r\n", b"llama-q4\r\n")
 
 
 # Where it goes

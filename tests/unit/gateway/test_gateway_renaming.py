@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from api.gateway.renaming import NameFilter, NamePlace, find_name, renamed
+from api.gateway.renaming import (
+    MAX_FORM_NAME_BYTES,
+    NameFilter,
+    NamePlace,
+    find_form_name,
+    find_name,
+    renamed,
+)
 
 SERVED, ASKED = "llama--headstart-cpu", b'"llama"'
 
@@ -82,3 +89,60 @@ def test_a_name_may_hold_what_go_escapes():
     answer = b'{"model":"a\\u003cb\\u0026c"}'
     assert passed([answer], served="a<b&c", asked=b'"m"') == b'{"model":"m"}'
     assert passed([b'{"model":"a<b&c"}'], served="a<b&c", asked=b'"m"') == b'{"model":"m"}'
+
+
+# Forms
+
+FORM = b"multipart/form-data; boundary=xyz"
+FILE = (
+    b'Content-Disposition: form-data; name="file"; filename="model"\r\n\r\nname="model"\r\n\r\nno'
+)
+
+
+def form(*parts: bytes, end: bytes = b"\r\n--xyz--\r\n") -> bytes:
+    return b"--xyz\r\n" + b"\r\n--xyz\r\n".join(parts) + end
+
+
+def field(name: bytes, value: bytes) -> bytes:
+    return b'Content-Disposition: form-data; name="' + name + b'"\r\n\r\n' + value
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        form(field(b"model", b"llama")),
+        form(FILE, field(b"model", b"llama"), field(b"language", b"de")),
+        form(field(b"model", b"llama"), FILE, end=b"\r\n--xyz--"),
+        b"preamble\r\n" + form(field(b"model", b"llama")),
+        form(b"Content-Type: text/plain\r\n" + field(b"model", b"llama")),
+    ],
+)
+def test_a_forms_part_with_the_model_is_found_and_nothing_else_changes(body):
+    place = find_form_name(memoryview(body), FORM)
+    assert place is not None
+    assert (place.read(body), place.quoted(body)) == ("llama", b'"llama"')
+    changed = b"".join(bytes(piece) for piece in renamed(body, place, "other"))
+    assert changed == body[: place.start] + b"other" + body[place.end :]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (form(FILE), FORM),
+        (form(field(b"model", b"a"), field(b"model", b"b")), FORM),
+        (form(field(b"model", b"x" * (MAX_FORM_NAME_BYTES + 1))), FORM),
+        (form(b'Content-Disposition: form-data; name="model"'), FORM),
+        (form(field(b"model", b"a")), b"multipart/form-data"),
+        (form(field(b"model", b"a")), b"multipart/form-data; boundary=other"),
+        (b"", FORM),
+    ],
+)
+def test_a_form_that_can_be_read_in_two_ways_is_left_alone(body, kind):
+    assert find_form_name(body, kind) is None
+
+
+def test_a_quoted_name_is_given_back_as_it_was_written():
+    body = b'{"model":"ll\\u0061ma"}'
+    place = find_name(body)
+    assert place is not None
+    assert (place.read(body), place.quoted(body)) == ("llama", b'"ll\\u0061ma"')
