@@ -2,57 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from api.control.base_schemas import Asked as Asked
+from api.control.base_schemas import Deleted as Deleted
+from api.control.base_schemas import ErrorBody as ErrorBody
+from api.control.base_schemas import ErrorDetail as ErrorDetail
+from api.control.base_schemas import Page as Page
+from api.control.base_schemas import Schema as Schema
+from api.control.forecast_schemas import BucketView as BucketView
+from api.control.forecast_schemas import ForecastView as ForecastView
+from api.control.forecast_schemas import HistoryView as HistoryView
+from api.control.forecast_schemas import HorizonView as HorizonView
+from api.control.forecast_schemas import NextUseView as NextUseView
+from api.control.forecast_schemas import ProbabilityView as ProbabilityView
+from api.control.forecast_schemas import QuantileView as QuantileView
+from api.control.forecast_schemas import SignalView as SignalView
 from contracts.events import LoadCause, PriorityClass
-from contracts.forecasts import ForecastStatus
 from contracts.memory import FootprintSource, PlaceKind
 from contracts.plan import Outcome
 from contracts.reasons import Reason
 from contracts.world import Mode, Residency, Tier
-
-ItemT = TypeVar("ItemT")
-
-
-class Schema(BaseModel):
-    """Base of all answers."""
-
-    model_config = ConfigDict(frozen=True, protected_namespaces=())
-
-
-class Asked(BaseModel):
-    """Base of all request bodies: a field that is not known is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ErrorDetail(Schema):
-    """What went wrong."""
-
-    message: str
-    type: str
-    param: str | None = None
-    code: str | None = None
-
-
-class ErrorBody(Schema):
-    """Every error answer."""
-
-    error: ErrorDetail
-
-
-class Page(Schema, Generic[ItemT]):
-    """One page of a list. ``stale``: the newest state could not be read, this is the last known."""
-
-    object: Literal["list"] = "list"
-    data: list[ItemT]
-    has_more: bool = False
-    last_id: str | None = Field(
-        default=None, description="Pass it as `after` to get the next page; null on an empty page."
-    )
-    stale: bool = False
 
 
 class SlaBody(Asked):
@@ -83,79 +55,6 @@ class SlaView(Schema):
     judged: int = 0
 
 
-class Deleted(Schema):
-    """What is no longer there."""
-
-    id: str
-    object: str
-    deleted: bool = True
-
-
-class NextUseView(Schema):
-    """How probable a request is within some delays from now."""
-
-    made_at_s: float
-    expires_at_s: float
-    valid: bool = Field(description="Neither expired nor worse than the naive floor.")
-    last_arrival_at_s: float | None
-    probabilities: list[ProbabilityView]
-    method: str
-    status: ForecastStatus
-    brier: float | None
-    floor_brier: float | None
-
-
-class ProbabilityView(Schema):
-    """P(at least one request within ``within_s`` from now)."""
-
-    within_s: float
-    probability: float
-
-
-class QuantileView(Schema):
-    """One quantile."""
-
-    level: float
-    value: float
-
-
-class HorizonView(Schema):
-    """What is expected over the next ``horizon_s`` seconds."""
-
-    horizon_s: float
-    mean: float
-    quantiles: list[QuantileView]
-    method: str
-    status: ForecastStatus
-    loss: float | None = Field(description="Mean pinball loss so far; smaller is better.")
-    floor_loss: float | None = Field(description="The same for the naive floor.")
-    skill_ratio: float | None = Field(
-        description="1 - loss / floor_loss: above zero is better than the floor."
-    )
-    coverage_ratio: float | None
-
-
-class SignalView(Schema):
-    """A forecast of one signal at all horizons."""
-
-    signal: str
-    made_at_s: float
-    expires_at_s: float
-    expired: bool
-    horizons: list[HorizonView]
-
-
-class ForecastView(Schema):
-    """All that is forecast for one model."""
-
-    object: Literal["forecast"] = "forecast"
-    id: str
-    model: str
-    next_use: NextUseView | None
-    signals: list[SignalView]
-    stale: bool = False
-
-
 class ModelView(Schema):
     """One model: where it is, what it takes, who uses it."""
 
@@ -182,7 +81,7 @@ class ModelView(Schema):
     cooldown_until_s: float | None
     load_cause: LoadCause | None
     used_since_load: bool
-    aliases: list[str] = []
+    aliases: list[str] = Field(default=[])
     target_s: float = Field(description="What its requests are judged by: its own, or the default.")
     attainment_ratio: float | None = None
     judged: int = 0
@@ -317,8 +216,8 @@ class NodeView(Schema):
         description="Each call that is not the same everywhere: `yes`, `absent`, or `refused` to "
         "our key.",
     )
-    warnings: list[NodeWarningView] = []
-    peers: list[PeerView] = []
+    warnings: list[NodeWarningView] = Field(default=[])
+    peers: list[PeerView] = Field(default=[])
     places: list[PlaceView] = Field(default=[], description="Its cards and its host RAM.")
     unseen: list[UnseenView] = Field(
         default=[], description="Models that were stopped and whose memory is not back."
@@ -383,32 +282,6 @@ class JobView(Schema):
     status: dict[str, Any]
 
 
-class BucketView(Schema):
-    """One minute: what came, and what had been forecast."""
-
-    start_s: float
-    end_s: float
-    count: int | None
-    window_count: int | None = Field(
-        description="Requests in the horizon's window that ends with this minute."
-    )
-    quantiles: list[QuantileView] | None = Field(
-        description="The band forecast for that window at its beginning; null: none was."
-    )
-
-
-class HistoryView(Schema):
-    """Forecast against what came, for one model and horizon, oldest first."""
-
-    object: Literal["history"] = "history"
-    model: str
-    horizon_s: float
-    now_s: float
-    step_s: float = 60.0
-    data: list[BucketView]
-    stale: bool = False
-
-
 class PrefetchView(Schema):
     """How prefetches fared."""
 
@@ -444,5 +317,4 @@ class SummaryView(Schema):
     waiting: int | None
 
 
-NextUseView.model_rebuild()
 DecisionView.model_rebuild()
