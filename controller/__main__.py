@@ -41,6 +41,7 @@ from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
 from contracts.config import ControllerConfig, ModelProfile, is_same_fleet
 from contracts.errors import Invalid
+from adapters.thin_events import ThinEventLog
 from contracts.ids import ModelId, NodeId
 from contracts.ports import Clock
 from contracts.scaling import Scaler, ScalerKind, ScalingConfig
@@ -112,7 +113,7 @@ async def serve(settings: Settings) -> None:
         owner,
         Ports(
             clock=clock,
-            events=RedisEventLog(client),
+            events=ThinEventLog(RedisEventLog(client)),
             to_controller=to_controller(client),
             to_gateways=to_gateways(client),
             forecasts=RedisForecastStore(client),
