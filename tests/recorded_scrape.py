@@ -21,7 +21,9 @@ from api.gateway.metrics import GatewayMetrics
 from contracts.config import ControlConfig
 from contracts.events import ModelUnloaded, PriorityClass, UnloadCause
 from contracts.ids import ModelId, NodeId
-from tests.browser.lively import KINDS, Lively
+from contracts.memory import PlaceKind, PlaceStatus
+from contracts.reasons import Reason
+from tests.browser.lively import GB, KINDS, Lively
 
 HIGH, MIDDLE, LOW = PriorityClass
 MODEL, NODE = ModelId(KINDS[0].name), NodeId("localai")
@@ -114,6 +116,14 @@ async def _control_reading() -> Reading:
     past = await lively.seed(minutes=60)
     await lively.step()
     now_s = lively.clock.now_s()
+    node = replace(
+        lively.world.nodes[NODE],
+        places=(PlaceStatus(place="GPU-0", kind=PlaceKind.GPU, total_bytes=48 * GB),),
+        load_latency_s=9.0,
+        levels={Reason.LOADS_SLOW: 1.2},
+    )
+    lively.world = replace(lively.world, nodes={NODE: node})
+    await lively.snapshots.put_world(lively.world)
     unload = ModelUnloaded(
         event_id="gone", at_s=now_s, source="c", model=MODEL, node=NODE, cause=UnloadCause.EVICTED
     )

@@ -66,7 +66,7 @@ async def _show(watched: Watched, path: str) -> None:
 
 
 async def _measure(browser: Browser, url: str) -> None:
-    paints = []
+    paints, weight = [], 0
     for _ in range(5):
         async with opened(browser, url) as watched:
             await watched.wait("document.querySelector('#models tr')")
