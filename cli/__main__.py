@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "replay": ("cli.replay", "Send a recorded trace through a whole stack."),
     "bench": ("cli.bench", "Measure what parts of Headstart cost."),
     "variants": ("cli.variants", "See and remove models that Headstart made in LocalAI."),
+    "gpu": ("cli.gpu", "See the GPUs, and hand them over to another program."),
     "footprint": ("cli.footprint", "List everything that Headstart has written."),
     "remove": ("cli.remove", "Take everything away that Headstart has written."),
     "simulate": ("cli.simulate", "Compare policies on a workload in virtual time."),

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -15,7 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from contracts.errors import HeadstartError, Invalid, Permanent, Transient
+from cli.control_api import ControlApi, Url
+from contracts.errors import Invalid
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
 JobId = Annotated[str, typer.Argument(help="Id of the job.", show_default=False)]
@@ -26,15 +24,6 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="At most so 
 OfQueue = Annotated[
     str | None, typer.Option("--queue", help="Only this queue. Default: all.", show_default=False)
 ]
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        help="Where the control API is. Default: as configured, on this machine.",
-        show_default=False,
-    ),
-]
-_LIMIT_REAL_S = 10.0
 
 
 def register(app: typer.Typer) -> None:
@@ -58,7 +47,7 @@ def list_(
     queue: OfQueue = None, limit: Limit = 20, url: Url = None, *, json_: Json = False
 ) -> None:
     """How many jobs each queue has, which batches there are, and what has failed for good."""
-    api = _Control(url)
+    api = ControlApi(url)
     told = api.get("/v1/jobs")
     queues = [one for one in told["data"] if queue in (None, one["id"])]
     chores = told["maintenance"] if queue in (None, "maintenance") else []
@@ -98,7 +87,7 @@ def list_(
 
 def show(job_id: JobId, url: Url = None, *, json_: Json = False) -> None:
     """What is known of one job, its answer too."""
-    status = _Control(url).get(_path(job_id))["status"]
+    status = ControlApi(url).get(_path(job_id))["status"]
     if json_:
         typer.echo(json.dumps(status))
         return
@@ -109,65 +98,22 @@ def show(job_id: JobId, url: Url = None, *, json_: Json = False) -> None:
 
 def cancel(job_id: JobId, url: Url = None) -> None:
     """Take a job out of its queue, or break it off where it runs."""
-    status = _Control(url).post(_path(job_id) + "/cancel")["status"]
+    status = ControlApi(url).post(_path(job_id) + "/cancel")["status"]
     is_running = status["state"] == "started"
     typer.echo(f"{job_id} is being broken off" if is_running else f"{job_id} is cancelled")
 
 
 def run(chore: ChoreName, url: Url = None) -> None:
     """Do a chore of maintenance now, whatever its schedule says."""
-    started = _Control(url).post(f"/v1/jobs/maintenance/{quote(chore, safe='')}")
+    started = ControlApi(url).post(f"/v1/jobs/maintenance/{quote(chore, safe='')}")
     how = "is queued" if started["queued"] else "is queued already"
     typer.echo(f"{chore} {how}: headstart jobs show {started['id']}")
 
 
 def retry(job_id: JobId, url: Url = None) -> None:
     """Queue a job once more that has failed for good."""
-    _Control(url).post(_path(job_id) + "/retry")
+    ControlApi(url).post(_path(job_id) + "/retry")
     typer.echo(f"{job_id} is queued again")
-
-
-class _Control:
-    """The control API, asked once and again."""
-
-    def __init__(self, url: str | None) -> None:
-        from adapters.settings import load_settings
-        from cli.services import control_url
-
-        settings = load_settings(os.environ)
-        self._url = (url or control_url(settings)).rstrip("/")
-        self._key = settings.admin_key
-
-    def get(self, path: str) -> Any:
-        return self._ask("GET", path)
-
-    def post(self, path: str) -> Any:
-        return self._ask("POST", path)
-
-    def _ask(self, method: str, path: str) -> Any:
-        if not self._url.startswith(("http://", "https://")):
-            raise Invalid(f"--url {self._url!r}: must begin with http:// or https://")
-        headers = {} if self._key is None else {"Authorization": f"Bearer {self._key}"}
-        request = urllib.request.Request(self._url + path, method=method, headers=headers)  # noqa: S310 - checked above
-        try:
-            with urllib.request.urlopen(request, timeout=_LIMIT_REAL_S) as answer:  # noqa: S310 - as above
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            raise _refusal(error) from error
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise Transient(
-                f"the control API at {self._url} does not answer ({reason}); "
-                "start it with `headstart up`, or name it with --url"
-            ) from error
-
-
-def _refusal(error: urllib.error.HTTPError) -> HeadstartError:
-    try:
-        message = str(json.load(error)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        message = f"the control API answered {error.code}"
-    return Permanent(message)
 
 
 def _path(job_id: str) -> str:
