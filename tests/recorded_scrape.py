@@ -21,7 +21,7 @@ from api.gateway.metrics import GatewayMetrics
 from contracts.config import ControlConfig
 from contracts.events import ModelUnloaded, PriorityClass, UnloadCause
 from contracts.ids import ModelId, NodeId
-from contracts.memory import PlaceKind, PlaceStatus
+from contracts.memory import PlaceId, PlaceKind, PlaceStatus
 from contracts.reasons import Reason
 from tests.browser.lively import GB, KINDS, Lively
 
@@ -118,7 +118,7 @@ async def _control_reading() -> Reading:
     now_s = lively.clock.now_s()
     node = replace(
         lively.world.nodes[NODE],
-        places=(PlaceStatus(place="GPU-0", kind=PlaceKind.GPU, total_bytes=48 * GB),),
+        places=(PlaceStatus(place=PlaceId("GPU-0"), kind=PlaceKind.GPU, total_bytes=48 * GB),),
         load_latency_s=9.0,
         levels={Reason.LOADS_SLOW: 1.2},
     )
