@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from contracts.config import ModelProfile, StrainConfig
+from contracts.config import ModelProfile, StrainConfig, WarmUpSchedule
 from contracts.events import NodeObserved, PriorityClass
 from contracts.messages import SettingsChanged
 from contracts.readings import GpuReading, ProbeReading
@@ -106,6 +106,28 @@ async def test_the_gpu_is_handed_over_and_models_come_back(machine: Machine):
     await stage.beats(40.0)
     assert (await stage.world()).models[A].residency is Residency.HOT
     assert Reason.GPU_YIELDED in {decision.reason for decision in await stage.decisions()}
+
+
+async def test_quiet_hours_come_and_go_by_the_clock(machine: Machine):
+    """The stage begins at 13:46:40 UTC; they are from 13:47 for a minute, but for B."""
+    stage = machine.stage
+    quiet = WarmUpSchedule(cron="47 13 * * *", keep_s=60.0, models=(B,), yields=True)
+    stage.config = replace(stage.config, planner=replace(stage.config.planner, schedules=(quiet,)))
+    await stage.start()
+    await stage.want(A)
+    await stage.beats(8.0)
+    assert (await stage.world()).models[A].residency is Residency.HOT
+    await stage.beats(25.0)
+    world = await stage.world()
+    assert world.quiet_until_s is not None
+    assert world.models[A].residency is Residency.COLD
+    assert world.models[B].residency is Residency.HOT
+    await stage.beats(90.0)
+    world = await stage.world()
+    assert world.quiet_until_s is None
+    assert world.models[A].residency is Residency.HOT
+    gone = [d for d in await stage.decisions() if d.reason is Reason.GPU_YIELDED]
+    assert (gone[0].subject, dict(gone[0].evidence)["note"]) == (A, "quiet hours")
 
 
 async def test_targets_that_are_declared_hold_at_the_percentile_that_is_watched():
