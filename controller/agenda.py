@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from contracts.config import ControllerConfig, ModelProfile, WarmUpSchedule
+from contracts.groups import Groups
 from contracts.ids import ModelId
 from contracts.world import OCCUPIES_MEMORY, WorldSnapshot
-from controller.groups import with_groups
+from controller.groups import said_to_be_on_host, with_groups
 from controller.schedules import Timetable, timetable
 
 
@@ -22,7 +23,9 @@ class Agenda:
         self._schedules: tuple[WarmUpSchedule, ...] = ()
         self._timetable = Timetable()
         self._asked: set[ModelId] = set()
-        self._was_grouped = False
+        self._profiles: Mapping[ModelId, ModelProfile] | None = None
+        self._groups: Groups = {}
+        self._on_host: frozenset[ModelId] = frozenset()
 
     def prepared(
         self,
@@ -31,12 +34,19 @@ class Agenda:
         config: ControllerConfig,
     ) -> WorldSnapshot:
         """The same world with all that is declared of its models."""
-        groups = config.planner.groups
-        if groups or self._was_grouped:
-            world = with_groups(world, profiles, groups)
-        self._was_grouped = bool(groups)
+        world = self._with_groups(world, profiles, config.planner.groups)
         world = self._with_schedules(world, config.planner.schedules)
         return self._with_preloads(world, profiles, config.preload)
+
+    def _with_groups(
+        self, world: WorldSnapshot, profiles: Mapping[ModelId, ModelProfile], groups: Groups
+    ) -> WorldSnapshot:
+        """Looked up anew when LocalAI has listed its models, or the configuration has changed."""
+        if profiles is self._profiles and groups is self._groups:
+            return world
+        before, self._on_host = self._on_host, said_to_be_on_host(world, profiles, groups)
+        self._profiles, self._groups = profiles, groups
+        return with_groups(world, profiles, groups, before=before)
 
     def _with_schedules(
         self, world: WorldSnapshot, schedules: tuple[WarmUpSchedule, ...]

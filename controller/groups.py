@@ -7,7 +7,7 @@ itself, and never in another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from contracts.config import ModelProfile
@@ -53,15 +53,44 @@ def precedence(status: ModelStatus, groups: Groups) -> int:
     return OTHERS_PRECEDENCE if group is None else group.precedence
 
 
-def with_groups(
+def said_to_be_on_host(
     world: WorldSnapshot, profiles: Mapping[ModelId, ModelProfile], groups: Groups
+) -> frozenset[ModelId]:
+    """Models that take no GPU memory by somebody's word: their file's, or their group's."""
+    return frozenset(
+        name
+        for name in world.models
+        if _is_said(_group(name, profiles, groups), profiles.get(name), groups)
+    )
+
+
+def with_groups(
+    world: WorldSnapshot,
+    profiles: Mapping[ModelId, ModelProfile],
+    groups: Groups,
+    *,
+    before: Collection[ModelId] = (),
 ) -> WorldSnapshot:
-    """The same, with each model's group; models of groups without a GPU are on the host."""
+    """The same, with each model's group; models of groups without a GPU are on the host.
+
+    ``before``: those that were said to be there, and are no more where nobody says so now.
+    """
     changed: dict[ModelId, ModelStatus] = {}
     for name, status in world.models.items():
-        profile = profiles.get(name)
-        group = group_of(name, None if profile is None else profile.modality, groups)
-        on_host = status.on_host or (bool(group) and groups[group].is_cpu_only)
+        group = _group(name, profiles, groups)
+        on_host = _is_said(group, profiles.get(name), groups) or (
+            status.on_host and name not in before
+        )
         if status.group != group or status.on_host != on_host:
             changed[name] = replace(status, group=group, on_host=on_host)
     return replace(world, models={**world.models, **changed}) if changed else world
+
+
+def _group(name: ModelId, profiles: Mapping[ModelId, ModelProfile], groups: Groups) -> str:
+    profile = profiles.get(name)
+    return group_of(name, None if profile is None else profile.modality, groups)
+
+
+def _is_said(group: str, profile: ModelProfile | None, groups: Groups) -> bool:
+    by_file = profile is not None and profile.on_host
+    return by_file or (bool(group) and groups[group].is_cpu_only)

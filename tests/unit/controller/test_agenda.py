@@ -36,9 +36,18 @@ def test_groups_come_and_go_with_the_configuration():
     agenda, group = Agenda(), {"all": GroupConfig(name="all", models=("*",))}
     w = agenda.prepared(world(model(A)), {}, config(groups=group))
     assert w.models[A].group == "all"
-    after = agenda.prepared(w, {}, config())
+    profiles: dict[ModelId, ModelProfile] = {}
+    plain = config()
+    after = agenda.prepared(w, profiles, plain)
     assert after.models[A].group == ""
-    assert agenda.prepared(after, {}, config()) is after
+    assert agenda.prepared(after, profiles, plain) is after
+
+
+def test_a_model_that_its_file_puts_on_the_cpu_is_there_while_it_says_so():
+    agenda = Agenda()
+    w = agenda.prepared(world(model(A)), {A: ModelProfile(model=A, on_host=True)}, config())
+    assert w.models[A].on_host
+    assert not agenda.prepared(w, {A: ModelProfile(model=A)}, config()).models[A].on_host
 
 
 def test_schedules_are_looked_up_anew_when_a_window_begins_or_the_clock_was_set():

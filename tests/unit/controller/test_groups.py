@@ -14,7 +14,12 @@ from contracts.modalities import Modality
 from contracts.plan import LoadModel, Outcome, PlannerState
 from contracts.reasons import Reason
 from contracts.world import NodeStatus, Residency
-from controller.groups import limit_bytes, precedence, with_groups
+from controller.groups import (
+    limit_bytes,
+    precedence,
+    said_to_be_on_host,
+    with_groups,
+)
 from controller.homes import rehomed
 from controller.planner import plan
 from controller.routes import load_answer, routing_table
@@ -228,6 +233,18 @@ class TestMembership:
         assert (w.models[A].group, w.models[B].group) == (IMAGE.name, "")
         assert with_groups(w, profiles, groups(IMAGE)) is w
         assert with_groups(w, profiles, {}).models[A].group == ""
+
+    def test_a_model_is_on_the_host_while_its_file_or_its_group_says_so(self):
+        cpu = groups(GroupConfig(name="cpu", models=("a",), gpus=0.0))
+        w = world(model(A), model(B), model(C, on_host=True))
+        profiles = {B: ModelProfile(model=B, on_host=True)}
+        told = said_to_be_on_host(w, profiles, cpu)
+        assert told == {A, B}
+        w = with_groups(w, profiles, cpu)
+        assert [w.models[name].on_host for name in (A, B, C)] == [True, True, True]
+        # Nobody says so any more: what was measured of C stands.
+        w = with_groups(w, {}, {}, before=told)
+        assert [w.models[name].on_host for name in (A, B, C)] == [False, False, True]
 
     def test_models_of_no_group_stand_in_the_middle(self):
         named = groups(TEXT, IMAGE)
