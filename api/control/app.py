@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from api import dashboard
 from api.control.errors import install_error_handlers
 from api.control.guard import Guard
+from api.control.packing import Packing
 from api.control.pages import page_router
 from api.control.ports import ControlPorts
 from api.control.room import ControlRoom, SettingsInForce
@@ -27,6 +28,7 @@ from api.control.routes import (
     files,
     forecasts,
     gpu,
+    groups,
     health,
     jobs,
     kpis,
@@ -61,6 +63,7 @@ RESOURCES = (
     gpu,
     queues,
     autoscale,
+    groups,
     nodes,
     comparisons,
     policies,
@@ -147,6 +150,7 @@ def create_app(
     )
     app.state.room = room
     install_error_handlers(app)
+    app.add_middleware(Packing)
     app.add_middleware(Guard, metrics=room.metrics)
     for resource in RESOURCES:
         app.include_router(resource.router)

@@ -185,3 +185,16 @@ async def test_who_has_no_key_of_the_gateway_gives_no_feedback(session: aiohttp.
         assert ModelId(KINDS[0].name) in control.room.board.known_models()
     finally:
         control.stop()
+
+
+async def test_long_answers_go_packed_to_who_takes_them_so(
+    session: aiohttp.ClientSession, control: RunningControl
+):
+    for taken, wanted in (("gzip", "gzip"), ("identity", None)):
+        headers = {"Accept-Encoding": taken}
+        async with session.get(f"{control.url}/v1/kpis", headers=headers) as answer:
+            assert answer.headers.get("Content-Encoding") == wanted
+            assert (await answer.json())["object"] == "kpis"
+        async with session.get(f"{control.url}/static/app.js", headers=headers) as answer:
+            assert answer.headers.get("Content-Encoding") == wanted
+            assert (await answer.text()).startswith("// Starts the page")
