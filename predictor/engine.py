@@ -24,13 +24,16 @@ from contracts.events import (
 )
 from contracts.forecasts import Forecast, ModelForecast, NextUse, Signal
 from contracts.ids import ModelId
+from predictor.champion import in_champions_words
 from predictor.guards import EventFilter
 from predictor.latency_book import LatencyBook
+from predictor.models.boosted import METHOD as BOOSTED
+from predictor.models.boosted import Challenger
 from predictor.models.decayed_rates import DecayedRates
 from predictor.models.demand import DemandForecaster
 from predictor.models.latency import LatencyForecast
 from predictor.models.next_use import NextUseForecaster
-from predictor.opinions import ArrivalOpinions, UseOpinions
+from predictor.opinions import MIXTURE, ArrivalOpinions, UseOpinions
 from predictor.records import arrival_forecasts, next_use_record
 from predictor.windows import Rows
 
@@ -71,6 +74,8 @@ class PredictorEngine:
         self._now_s = -math.inf
         self._advanced_s = -math.inf
         self._ticked_s = -math.inf
+        self.champion = MIXTURE
+        """Whose quantiles of arrivals are published."""
         self.forgotten = 0
         """Models that were dropped because there were more than ``max_models``."""
         self.rewinds = 0
@@ -112,6 +117,7 @@ class PredictorEngine:
         """Take in one event; doubled ones are counted once."""
         if not self._filter.admits(event):
             return
+        self._reach(event.at_s)
         self._newest_s = max(self._newest_s, event.at_s)
         match event:
             case RequestReceived(model=model, is_retry=False, is_deferrable=False) if (
@@ -133,23 +139,21 @@ class PredictorEngine:
             self._latency.observe(event)
 
     def advance(self, now_s: float) -> None:
-        """Let time pass: score and learn what is complete by ``now_s``."""
+        """Let time pass: score and learn what is complete by ``now_s``.
+
+        That is done at whole multiples of ``publish_s``, whenever it is called: so what was
+        learned depends on the events alone, and a history that is told again teaches the same.
+        """
         if not math.isfinite(now_s):
             return
         if now_s < max(self._now_s, self._newest_s) - _STEP_BACK_S:
             self._rewind(now_s)
-        slept = (
-            now_s - max(self._now_s, self._newest_s) > _SLEPT_PUBLISHES * self._config.publish_s
-            and self._now_s > -math.inf
-        )
+        slept = self._now_s > -math.inf and not self._is_soon(now_s, self._newest_s)
         self._now_s = now_s
-        if 0.0 <= now_s - self._advanced_s < self._config.publish_s:
-            return
-        self._advanced_s = now_s
-        rows = self._all_rows()
-        self._next_use.advance(rows, now_s)
-        if self._demand is not None:
-            self._demand.advance(rows, now_s, watched=not slept)
+        if slept or self._advanced_s == -math.inf:
+            self._step(self._grid(now_s), watched=not slept)
+        else:
+            self._walk(now_s, watched=True)
 
     def pass_time(self, until_s: float, *, steps: int) -> bool:
         """Advance towards ``until_s`` as ticks would have, for history that is told in a row.
@@ -169,6 +173,37 @@ class PredictorEngine:
                 return True
             self.advance(self._advanced_s + self._config.publish_s)
         return False
+
+    def _reach(self, at_s: float) -> None:
+        """Make the steps that lie before an event."""
+        if self._advanced_s == -math.inf:
+            self._step(self._grid(at_s), watched=True)
+        elif self._is_soon(at_s):
+            self._walk(at_s, watched=True)
+
+    def _is_soon(self, at_s: float, newest_s: float = -math.inf) -> bool:
+        """Whether nothing but a few late ticks can lie between the last step and ``at_s``."""
+        last_s = max(self._advanced_s, self._now_s, newest_s)
+        return at_s - last_s <= _SLEPT_PUBLISHES * self._config.publish_s
+
+    def _walk(self, until_s: float, *, watched: bool) -> None:
+        """All steps up to ``until_s`` that were not made yet."""
+        publish_s = self._config.publish_s
+        last = math.floor(until_s / publish_s)
+        made = round(self._advanced_s / publish_s)
+        first = made + 1 if last - made <= _SLEPT_PUBLISHES else last
+        for number in range(first, last + 1):
+            self._step(number * publish_s, watched=watched)
+
+    def _step(self, at_s: float, *, watched: bool) -> None:
+        self._advanced_s = at_s
+        rows = self._all_rows()
+        self._next_use.advance(rows, at_s)
+        if self._demand is not None:
+            self._demand.advance(rows, at_s, watched=watched)
+
+    def _grid(self, at_s: float) -> float:
+        return math.floor(at_s / self._config.publish_s) * self._config.publish_s
 
     def tick(self, now_s: float) -> tuple[ModelForecast, ...]:
         """All forecasts, when they are due (every ``publish_s``), else none."""
@@ -229,6 +264,15 @@ class PredictorEngine:
             return {}
         return self._latency.expected(model, in_flight=in_flight, input_tokens=input_tokens)
 
+    def take_challenger(self, challenger: Challenger | None, *, promoted: bool = False) -> None:
+        """Ask this one beside all other methods from now on; None: nobody.
+
+        ``promoted``: its own quantiles are published in place of the mixture's.
+        """
+        if self._demand is not None:
+            self._demand.take_challenger(challenger)
+            self.champion = BOOSTED if promoted and challenger is not None else MIXTURE
+
     def take_dropped(self) -> tuple[ModelId, ...]:
         """Models that it no longer knows, each given once; their forecasts are to be removed."""
         dropped = tuple(model for model in self._dropped if model not in self._rows)
@@ -272,6 +316,7 @@ class PredictorEngine:
     def _rewind(self, now_s: float) -> None:
         self.rewinds += 1
         self._newest_s = now_s
+        self._advanced_s = self._grid(now_s) - self._config.publish_s
         self._filter.rewind(now_s)
         self._rates.rewind(now_s)
         self._next_use.rewind(now_s)
@@ -318,6 +363,9 @@ class PredictorEngine:
         expires_at_s = now_s + self._config.expires_s
         expected = self._demand.forecast(self._all_rows(), now_s)
         arrivals = arrival_forecasts(models, expected, made_at_s=now_s, expires_at_s=expires_at_s)
+        if self.champion == BOOSTED:
+            said = self._demand.boosted_quantiles(self._all_rows(), now_s)
+            arrivals = in_champions_words(arrivals, said)
         for model, forecast in zip(models, arrivals, strict=True):
             latencies = self._latency.records(model, made_at_s=now_s, expires_at_s=expires_at_s)
             self._published[model] = (forecast, *latencies)

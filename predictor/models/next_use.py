@@ -111,7 +111,7 @@ class NextUseForecaster:
         self._pool_lead = np.zeros(rows)
         self._samples: deque[_Sample] = deque(maxlen=_MAX_SAMPLES)
         self._sampled_s = -math.inf
-        self._population_s = -math.inf
+        self._period: int | None = None
 
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
@@ -137,7 +137,8 @@ class NextUseForecaster:
         self._last_s = np.minimum(self._last_s, now_s)
         self._experts.rewind(now_s)
         self._samples.clear()
-        self._sampled_s = self._population_s = -math.inf
+        self._sampled_s = -math.inf
+        self._period = None
 
     def accounts(self, rows: Rows) -> list[CurveAccount]:
         """How the curve of each of ``rows`` is made, and how far it may be trusted."""
@@ -197,8 +198,9 @@ class NextUseForecaster:
         What happens at the very end of a look may be told after it: so it is settled later.
         """
         self._experts.advance(rows, now_s)
-        if now_s >= self._population_s + _POPULATION_S:
-            self._population_s = now_s
+        period = math.floor(now_s / _POPULATION_S)
+        if period != self._period:
+            self._period = period
             self._experts.refresh_population(rows)
         for sample in self._samples:
             while sample.done < sample.looks and now_s > sample.made_s + _LOOKS[sample.done]:
