@@ -8,6 +8,7 @@ import sys
 
 import structlog
 
+from adapters.champion_files import DiskChampionStore
 from adapters.clock import ScaledClock
 from adapters.log_setup import configure_logging
 from adapters.process_signals import on_signals
@@ -17,7 +18,9 @@ from adapters.redis_forecasts import RedisForecastStore
 from adapters.settings import Settings, load_settings
 from contracts.errors import Invalid
 from predictor.engine import PredictorEngine
+from predictor.library_versions import library_versions
 from predictor.service import PredictorPorts, PredictorService
+from predictor.snapshot_watch import ChampionWatch
 
 _log = structlog.get_logger("headstart.predictor")
 
@@ -34,6 +37,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
             clock=ScaledClock.from_environment(os.environ),
             events=RedisEventLog(client),
             forecasts=RedisForecastStore(client),
+            champions=ChampionWatch(DiskChampionStore(settings.data_dir), library_versions()),
         ),
         publish_s=config.publish_s,
     )

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +23,8 @@ from contracts.ids import ModelId
 from predictor.backtest_history import MINUTE_S, History
 from predictor.backtest_scores import ArrivalScore, ArrivalTally, UseScore, UseTally
 from predictor.engine import PredictorEngine
+from predictor.models.boosted import METHOD as BOOSTED
+from predictor.models.boosted import Challenger, mean_of
 from predictor.opinions import MIXTURE, ArrivalOpinions, UseOpinions
 from predictor.windows import Floats, Rows
 
@@ -37,7 +38,6 @@ NAIVE_SEASONAL = "naive_seasonal"
 NAIVE_LAST_VALUE = "naive_last_value"
 BANDS = "_bands"
 """The engine's floors are these with bands learned around them, and are named so."""
-BOOSTED = "boosted"
 
 _BAND_MODELS = 4
 _BAND_HORIZON = HORIZONS_S.index(300.0)
@@ -47,20 +47,7 @@ Progress = Callable[[float], None]
 """Told the share that is done."""
 
 
-class Expert(Protocol):
-    """What was trained in a worker, asked beside the engine."""
-
-    @property
-    def minutes_needed(self) -> int:
-        """Minutes of history that it looks at."""
-        ...
-
-    def quantiles(self, minutes: Floats, end_s: float) -> Floats:
-        """(n, minutes) counts, the last ending at ``end_s``: (n, horizons, levels) counts."""
-        ...
-
-
-Trainer = Callable[[Floats, float], Expert | None]
+Trainer = Callable[[Floats, float], Challenger | None]
 """Minutes so far (models, minutes), not a number before a model was first seen, and their end."""
 
 
@@ -167,7 +154,7 @@ class _Walk:
         self._history = history
         self._engine = PredictorEngine(plan.config)
         self._book = _Book(plan, history)
-        self._expert: Expert | None = None
+        self._expert: Challenger | None = None
         self._trained_s = history.start_s + max(plan.warm_up_s, 0.0) - plan.retrain_s
 
     def run(self, events: Sequence[AnyEvent], progress: Progress) -> BacktestResult:
@@ -200,7 +187,10 @@ class _Walk:
         if self._plan.trainer is None or at_s < self._trained_s + self._plan.retrain_s:
             return
         self._trained_s = at_s
-        self._expert = self._plan.trainer(self._history.minutes_until(at_s), at_s) or self._expert
+        trained = self._plan.trainer(self._history.minutes_until(at_s), at_s)
+        if trained is not None:
+            self._expert = trained
+            self._engine.take_challenger(trained)
 
     def _look(self, at_s: float, horizons: Sequence[int]) -> None:
         self._engine.advance(at_s)
@@ -224,6 +214,7 @@ class _Book:
         self._plan = plan
         self._history = history
         self._methods: tuple[str, ...] = ()
+        self._asked: list[int] = []
         self._use_methods: tuple[str, ...] = ()
         self._arrivals: list[ArrivalTally] = []
         self._uses: list[UseTally] = []
@@ -251,18 +242,18 @@ class _Book:
             last = self._history.counts(rows, at_s - length_s, length_s)
             season = self._history.counts(rows, at_s - self._plan.season_s, length_s)
             points = np.stack([last, season], axis=1)
-            bands = arrivals.quantiles[:, :, horizon]
+            bands = arrivals.quantiles[:, self._asked, horizon]
             quantiles = [bands, np.repeat(points[:, :, None], bands.shape[2], axis=2)]
-            means = [arrivals.means[:, :, horizon], points]
+            means = [arrivals.means[:, self._asked, horizon], points]
             if boosted is not None:
                 quantiles.append(boosted[:, None, horizon])
-                means.append(_mean_of(boosted[:, horizon])[:, None])
+                means.append(mean_of(boosted[:, horizon])[:, None])
             self._arrivals[horizon].add(
                 rows, np.concatenate(quantiles, axis=1), np.concatenate(means, axis=1), came, last
             )
             self._uses[horizon].add(-np.expm1(-hazards[:, :, horizon]), came > 0)
             if horizon == _BAND_HORIZON:
-                self._draw(at_s, rows, bands[:, arrivals.methods.index(MIXTURE)], came)
+                self._draw(at_s, rows, bands[:, self._methods.index(MIXTURE)], came)
 
     def rows(self) -> tuple[BacktestRow, ...]:
         """Every method at every horizon, the mixture first."""
@@ -317,7 +308,10 @@ class _Book:
 
     def _open(self, arrivals: ArrivalOpinions, uses: UseOpinions, boosted: Floats | None) -> None:
         floors = (NAIVE_LAST_VALUE, NAIVE_SEASONAL)
-        named = tuple(name + BANDS if name in floors else name for name in arrivals.methods)
+        # Here the challenger speaks for itself, in its own quantiles.
+        self._asked = [n for n, name in enumerate(arrivals.methods) if name != BOOSTED]
+        own = [arrivals.methods[n] for n in self._asked]
+        named = tuple(name + BANDS if name in floors else name for name in own)
         self._methods = (*named, *floors, *((BOOSTED,) if boosted is not None else ()))
         self._use_methods = uses.methods
         unit = self._methods.index(NAIVE_SEASONAL)
@@ -352,10 +346,3 @@ def _hazards_within(uses: UseOpinions) -> Floats:
     left_of, right_of = uses.hazards[:, :, right - 1], uses.hazards[:, :, right]
     within: Floats = left_of + (right_of - left_of) * np.clip(share, 0.0, 1.0)
     return within
-
-
-def _mean_of(quantiles: Floats) -> Floats:
-    """A mean from quantiles 0.1, 0.5 and 0.9 (Pearson and Tukey 1965: .3, .4 and .3)."""
-    low, middle, high = (quantiles[:, QUANTILE_LEVELS.index(level)] for level in (0.1, 0.5, 0.9))
-    mean: Floats = 0.3 * low + 0.4 * middle + 0.3 * high
-    return mean

@@ -18,6 +18,7 @@ from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId
 from contracts.ports import Clock, Entry, EventLog, ForecastStore, entry_order
 from predictor.engine import PredictorEngine
+from predictor.snapshot_watch import LOOK_S, ChampionWatch
 
 _log = structlog.get_logger("headstart.predictor")
 
@@ -45,6 +46,8 @@ class PredictorPorts:
     clock: Clock
     events: EventLog
     forecasts: ForecastStore
+    champions: ChampionWatch | None = None
+    """Where a challenger may come from; None: there is none."""
 
 
 class PredictorService:
@@ -64,6 +67,8 @@ class PredictorService:
         self._clock = ports.clock
         self._events = ports.events
         self._forecasts = ports.forecasts
+        self._champions = ports.champions
+        self._looked_at_s = float("-inf")
         self._publish_s = publish_s
         self._place = _BEGINNING
         self._published_at_s = float("-inf")
@@ -76,6 +81,7 @@ class PredictorService:
 
     async def run(self) -> None:
         """Rebuild from the log, then follow it; until cancelled."""
+        await self._look_for_champion()
         while not await self._attempt(self._catch_up):
             await self._clock.sleep(_RETRY_S * self._clock.scale)
         while True:
@@ -112,7 +118,18 @@ class PredictorService:
             while not self._engine.pass_time(until_s, steps=_STEPS_AT_ONCE):
                 await self._clock.sleep(0.0)
 
+    async def _look_for_champion(self) -> None:
+        """Take over what a worker has trained, once a minute; what is wrong with it is told."""
+        now_s = self._clock.now_s()
+        if self._champions is None or 0.0 <= now_s - self._looked_at_s < LOOK_S:
+            return
+        self._looked_at_s = now_s
+        if await self._champions.look():
+            found = self._champions.challenger
+            self._engine.take_challenger(found, promoted=found is not None and found.promoted)
+
     async def _follow(self) -> None:
+        await self._look_for_champion()
         for entry in await self._events.read_after(
             self._place, count=_BATCH, block_s=self._wait_s()
         ):

@@ -96,6 +96,24 @@ class CountWindow:
             for value, is_known in zip(values, known.tolist(), strict=True)
         )
 
+    def matrix(self, rows: Rows, end_s: float, length: int) -> Floats:
+        """The ``length`` whole buckets before ``end_s``, oldest first; not a number where missing.
+
+        Returns
+        -------
+        (n, length) array.
+        """
+        found = np.full((len(rows), length), np.nan)
+        newest, end = self._newest, self._bucket(end_s)
+        if newest is None:
+            return found
+        numbers = np.arange(end - length, end)
+        kept = (numbers > newest - self.buckets) & (numbers <= newest)
+        places = numbers[kept] % self.buckets
+        known = ~self._missing[places] & (numbers[kept] >= self._since[rows][:, None])
+        found[:, kept] = np.where(known, self._counts[np.ix_(rows, places)], np.nan)
+        return found
+
     def totals(self, rows: Rows, end_s: float, length_s: float) -> Floats:
         """Arrivals in the ``length_s`` seconds before ``end_s``, both cut to whole buckets.
 

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from contracts.forecasts import HORIZONS_S, QUANTILE_LEVELS
 from predictor.evaluation import ArrivalScores, Losses, pinball_loss
-from predictor.models import naive, pooled_rate, river_rate, river_season
+from predictor.models import boosted, naive, pooled_rate, river_rate, river_season
+from predictor.models.boosted import Challenger
 from predictor.models.count_quantiles import (
     CountQuantiles,
     band_share,
@@ -48,6 +49,7 @@ METHODS: tuple[str, ...] = (
     pooled_rate.METHOD,
     river_rate.METHOD,
     river_season.METHOD,
+    boosted.METHOD,
     *(f"rate_{round(float(SCALES_S[scale]))}_s" for scale in _RATES),
     "hour_profile",
     "day_profile",
@@ -149,8 +151,10 @@ class DemandForecaster:
         self._births = np.zeros(rows, dtype=np.intp)
         self._scores = ArrivalScores(rows)
         self._drift = DriftWatch(rows)
-        start = np.full(len(METHODS), (1.0 - _POOLED_START) / (len(METHODS) - 1))
+        # Without a challenger, the others' shares are as if it were none of the methods.
+        start = np.full(len(METHODS), (1.0 - _POOLED_START) / (len(METHODS) - 2))
         start[_POOLED] = _POOLED_START
+        start /= start.sum()
         self._pooled = [PooledRate(POOLED_FEATURES, share=share) for share in _SHARES]
         self._hedge = [HedgeWeights(rows, start, share=share) for share in _SHARES]
         self._laws = [CountQuantiles(rows, len(METHODS), share=share) for share in _SHARES]
@@ -275,6 +279,14 @@ class DemandForecaster:
             rmsse=self._scores.rmsse(rows),
         )
 
+    def take_challenger(self, challenger: Challenger | None) -> None:
+        """Ask this one beside all others from now on; None: nobody."""
+        self._sources.take_challenger(challenger)
+
+    def boosted_quantiles(self, rows: Rows, now_s: float) -> Floats:
+        """What the challenger itself says of counts; (n, horizons, levels)."""
+        return self._sources.boosted_quantiles(rows, _whole(now_s))
+
     def opinions(self, rows: Rows, now_s: float) -> tuple[tuple[str, ...], Floats, Floats]:
         """Every method beside what is published; see ``ArrivalOpinions``."""
         published = self.forecast(rows, now_s)
@@ -303,6 +315,7 @@ class DemandForecaster:
                 pooled,
                 self._river_counts(rows, river, bases, horizon),
                 sources.holt_winters[:, horizon],
+                sources.boosted[:, horizon],
                 *(sources.rate(scale)[:, horizon] for scale in _RATES),
                 sources.of_hour[:, horizon],
                 sources.of_day[:, horizon],

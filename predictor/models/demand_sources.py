@@ -8,6 +8,7 @@ import numpy as np
 
 from contracts.forecasts import HORIZONS_S
 from predictor.models import naive, slot_profile
+from predictor.models.boosted import Boosted, Challenger
 from predictor.models.count_quantiles import to_root
 from predictor.models.decayed_rates import SCALES_S, DecayedRates
 from predictor.models.intents import Intents
@@ -58,6 +59,8 @@ class Sources:
         A day ago, else an hour ago, else not a number.
     holt_winters : (n, horizons)
         Not a number before a day is known.
+    boosted : (n, horizons)
+        By the challenger; not a number where there is none.
     intents : (n, 2)
         How fresh a sign is that the model, and any model, may be asked for; 0 to 1.
     """
@@ -70,6 +73,7 @@ class Sources:
     of_day: Floats
     of_hour: Floats
     holt_winters: Floats
+    boosted: Floats
     intents: Floats
 
     def rate(self, scale: int) -> Floats:
@@ -131,6 +135,7 @@ class DemandSources:
         self._days = SlotProfile(slot_profile.DAY, rows)
         self._hours = SlotProfile(slot_profile.HOUR, rows)
         self._season = RiverSeason(rows)
+        self._boosted = Boosted(rows)
         self._intents = Intents(rows)
 
     @property
@@ -186,6 +191,14 @@ class DemandSources:
         for part in (self._days, self._hours, self._season):
             part.advance(self._recent, rows, now_s)
 
+    def take_challenger(self, challenger: Challenger | None) -> None:
+        """Ask this one beside all others from now on; None: nobody."""
+        self._boosted.take(challenger)
+
+    def boosted_quantiles(self, rows: Rows, made_s: float) -> Floats:
+        """What the challenger itself says; (n, horizons, levels)."""
+        return self._boosted.quantiles(rows, made_s, self._minutes.matrix)
+
     def outcomes(self, rows: Rows, end_s: float, length_s: float) -> Floats:
         """What came in the ``length_s`` before ``end_s``; not a number where nobody knows."""
         return self._recent.totals(rows, end_s, length_s)
@@ -205,15 +218,17 @@ class DemandSources:
             of_day=self._days.expected(rows, made_s, _LENGTHS_S, plain),
             of_hour=self._hours.expected(rows, made_s, _LENGTHS_S, plain),
             holt_winters=self._season.expected(rows, made_s),
+            boosted=self._boosted.expected(rows, made_s, self._minutes.matrix),
             intents=self._intents.freshness(rows, made_s),
         )
 
-    def _parts(self) -> tuple[CountWindow | SlotProfile | RiverSeason | Intents, ...]:
+    def _parts(self) -> tuple[CountWindow | SlotProfile | RiverSeason | Boosted | Intents, ...]:
         return (
             self._recent,
             self._minutes,
             self._days,
             self._hours,
             self._season,
+            self._boosted,
             self._intents,
         )
