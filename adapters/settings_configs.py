@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adapters.key_hash import KEY_HASH_PREFIX, digest_of
 from adapters.settings_models import Model, ModelTimeouts
+from adapters.settings_nodes import node_thresholds
 from adapters.settings_scaling import scaling_config
 from adapters.settings_schema import Document
 from adapters.settings_types import MIB
@@ -75,6 +76,7 @@ def nodes(document: Document) -> tuple[NodeConfig, ...]:
                 accelerator=localai.accelerator,
                 models_path=localai.models_path,
                 probe=localai.probe,
+                thresholds=node_thresholds(localai.thresholds),
             ),
         )
     marked = [backend.name for backend in localai.backends if backend.primary]
@@ -88,6 +90,8 @@ def nodes(document: Document) -> tuple[NodeConfig, ...]:
             models_path=backend.models_path,
             primary=backend.name == primary,
             probe=backend.probe,
+            thresholds=node_thresholds(localai.thresholds),
+            behind=localai.url if localai.discovery == "dns" else "",
         )
         for backend in localai.backends
     )
@@ -213,6 +217,7 @@ def control_config(document: Document) -> ControlConfig:
         port=control.port,
         admin_key=None if key is None else key.get_secret_value(),
         open_reads=control.open_reads,
+        groups=groups(document),
     )
 
 

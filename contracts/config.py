@@ -10,6 +10,7 @@ from contracts.events import PriorityClass
 from contracts.groups import Groups
 from contracts.ids import ModelId, NodeId
 from contracts.modalities import Modality
+from contracts.node_facts import NodeThresholds
 from contracts.scaling import ScalingConfig
 from contracts.variants import Fallback, Ladder, LadderOptions
 
@@ -27,6 +28,9 @@ class NodeConfig:
     api_key: str | None = field(default=None, repr=False)
     accelerator: str = "cuda"
     primary: bool = True
+    thresholds: NodeThresholds = field(default_factory=NodeThresholds)
+    behind: str = ""
+    """The address of all instances, of which this is one; empty: it has an address of its own."""
     models_path: str | None = None
     """Its models folder, where it is mounted here."""
     probe: str = "auto"
@@ -477,6 +481,8 @@ class ControlConfig:
     port: int = 8090
     admin_key: str | None = field(default=None, repr=False)
     open_reads: bool = True
+    groups: Groups = field(default_factory=dict)
+    """Groups by kind of work, by name, as they are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import pytest
 from api.control import board as board_module
 from api.control.board import Board
 from api.control.feed import EventFeed
+from api.control.group_views import group_views
 from api.control.metrics import MAX_MODELS, ControlMetrics, render
 from api.control.views import (
     comparison_views,
@@ -28,6 +29,7 @@ from contracts.forecasts import (
     NextUse,
     Signal,
 )
+from contracts.groups import GroupConfig
 from contracts.ids import ModelId, NodeId
 from contracts.plan import Decision, Outcome
 from contracts.reasons import Reason
@@ -312,3 +314,16 @@ def test_a_model_says_its_tier_its_group_and_when_a_schedule_wants_it():
     assert (view.tier, view.weights_bytes, view.cached_ratio) == (Tier.COLD, 400, 0.25)
     assert view.scheduled_at_s == NOW_S + 60
     assert model_view(board, replace(cold, residency=Residency.HOT), NOW_S).tier is Tier.HOT
+
+
+def test_groups_are_shown_with_what_they_may_take_and_take():
+    shared = {
+        "late": GroupConfig(name="late", precedence=2, concurrency=1),
+        "early": GroupConfig(name="early", memory_bytes=900, precedence=0),
+    }
+    busy = replace(status(), group="early", in_flight=2, waiting=3)
+    early, late = group_views(replace(world(), models={LLAMA: busy}), shared)
+    assert (early.id, early.models, early.resident_models) == ("early", 1, 1)
+    assert (early.occupied_bytes, early.memory_limit_bytes) == (busy.occupied_bytes, 900)
+    assert (early.in_flight, early.waiting) == (2, 3)
+    assert (late.id, late.models, late.occupied_bytes, late.concurrency) == ("late", 0, 0, 1)
