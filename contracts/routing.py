@@ -24,6 +24,9 @@ class ModelRoute:
         When the load that runs now began.
     failure : str
         What LocalAI said when the last load failed; empty where it did not, or said nothing.
+    footprint_bytes : int or None
+        What it takes of the memory that its node's ``free_bytes`` is about: 0 for a model on the
+        host of a node with GPUs. None: not known.
     slots : int or None
         Requests that LocalAI serves at once, as its own configuration says; None: not told.
     group : str

@@ -17,6 +17,7 @@ from contracts.world import ModelStatus, Residency, WorldSnapshot
 from controller.copies import Copy
 from controller.homes import CPU
 from controller.memory import room
+from controller.places import takes_main_memory
 from controller.policies.base import expected_load_s
 from controller.yielding import handed_over
 
@@ -138,8 +139,17 @@ def _routes(
             {} if only_home else {**known, status.node: status.residency},
             slots=None if profile is None else profile.slots,
             cores=_cores(world, status, profile),
+            main_bytes=_main_bytes(world, status),
         )
     return routes
+
+
+def _main_bytes(world: WorldSnapshot, status: ModelStatus) -> int | None:
+    """What it takes of the memory that ``NodeRoute.free_bytes`` is about."""
+    node = world.nodes.get(status.node)
+    if status.on_host and node is not None and not takes_main_memory(status, node):
+        return 0
+    return status.footprint_bytes
 
 
 def _route(
@@ -148,6 +158,7 @@ def _route(
     *,
     slots: int | None,
     cores: float | None,
+    main_bytes: int | None,
 ) -> ModelRoute:
     loading = status.residency is Residency.LOADING
     return ModelRoute(
@@ -159,7 +170,7 @@ def _route(
         cooldown_until_s=status.cooldown_until_s,
         failure=status.failure,
         last_used_at_s=status.last_used_at_s,
-        footprint_bytes=status.footprint_bytes,
+        footprint_bytes=main_bytes,
         pinned=status.pinned,
         places=places,
         slots=slots,

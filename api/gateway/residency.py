@@ -257,7 +257,7 @@ class RouteBook:
         """What ``model`` needs beyond what its node has free; 0 where that is not known."""
         table = self._table
         route = None if table is None else table.models.get(model)
-        if table is None or route is None or route.footprint_bytes is None:
+        if table is None or route is None or not route.footprint_bytes:
             return 0
         node = table.nodes.get(route.node)
         if node is None or node.free_bytes is None:

@@ -98,6 +98,14 @@ def answer(w, said=None):
     return load_answer(w, PlannerState(last_said=said or {}), A)
 
 
+def test_a_model_on_the_host_needs_none_of_the_cards():
+    w = world(model(A, mb=20, on_host=True), model(B, mb=None))
+    assert table(w).models[A].footprint_bytes == 20 * MIB, "the node has no cards"
+    w = replace(w, nodes={NODE: replace(w.nodes[NODE], accelerator="cuda")})
+    assert table(w).models[A].footprint_bytes == 0
+    assert table(w).models[B].footprint_bytes is None
+
+
 class TestAnswer:
     def test_a_load_that_begins_is_accepted_with_its_length(self):
         found = answer(world(model(A)), {A: (Outcome.CHANGE, Reason.DEMAND)})
