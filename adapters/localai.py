@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
-
-import aiohttp
 
 from adapters.localai_answers import (
     ABSENT,
@@ -20,21 +19,29 @@ from adapters.localai_answers import (
     Answer,
     count,
     load_failure,
+    metric,
     objects,
     positive,
     refusal,
 )
-from adapters.localai_calls import WARM_UP_AGENT, LocalAICalls
+from adapters.localai_calls import LocalAICalls
 from adapters.localai_capabilities import probe
+from adapters.localai_health import strained, used_ratio
 from adapters.localai_model_uses import ModelUses
 from adapters.localai_peers import read_peers
 from adapters.localai_settings import fighting, model_limit, without_rights
-from adapters.localai_warming import WarmUp
 from adapters.probes.localai_resources import reading_of
 from contracts.config import NodeConfig
 from contracts.errors import Busy, Permanent, Transient
 from contracts.ids import ModelId
-from contracts.node_facts import Access, Call, Capabilities, NodeFacts
+from contracts.node_facts import (
+    Access,
+    Call,
+    Capabilities,
+    NodeFacts,
+    NodeHealth,
+    NodeWarning,
+)
 from contracts.ports import Clock, NodeReport
 
 STARTED = "process_start_time_seconds"
@@ -68,6 +75,7 @@ class LocalAIServer:
     ) -> None:
         self._calls = LocalAICalls(config, clock)
         self._clock = clock
+        self._clock = clock
         self._node = config.node
         self._call_timeout_s = call_timeout_s
         self._load_timeout_s = load_timeout_s
@@ -77,6 +85,9 @@ class LocalAIServer:
         self._ordered: set[ModelId] = set()
         self._capabilities: Capabilities | None = None
         self._settings: Mapping[str, Any] = {}
+        self._thresholds = config.thresholds
+        self._health = NodeHealth()
+        self._remarks: tuple[NodeWarning, ...] = ()
         self._uses = ModelUses(self._optional, self.read_profile)
 
     async def __aenter__(self) -> LocalAIServer:
@@ -94,6 +105,12 @@ class LocalAIServer:
         """Calls from now on go to another address, or carry another key; others go on."""
         self._calls.readdress(config)
         self._capabilities = None
+        self._thresholds = config.thresholds
+
+    def remark(self, warnings: tuple[NodeWarning, ...], discovery_s: float) -> None:
+        """What others found out about this node, and how long that took; told with its facts."""
+        self._remarks = warnings
+        self._health = replace(self._health, discovery_s=discovery_s)
 
     async def close(self) -> None:
         """Close all connections. A load that still runs on one of them is given up."""
@@ -128,13 +145,18 @@ class LocalAIServer:
             self._uses.forget()
         has = self._capabilities.has
         self._settings = await self._optional("/api/settings") if has(Call.SETTINGS) else {}
+        peers = await read_peers(self._optional_answer, self._capabilities)
+        health = replace(self._health, call_p95_s=self._calls.times.p95_s)
         return NodeFacts(
             capabilities=self._capabilities,
             warnings=(
                 *without_rights(self._capabilities),
                 *fighting(self._settings, self._pinned),
+                *strained(health, self._thresholds, peers),
+                *self._remarks,
             ),
-            peers=await read_peers(self._optional_answer, self._capabilities),
+            peers=peers,
+            health=health,
         )
 
     async def load(self, model: ModelId) -> None:
@@ -176,7 +198,9 @@ class LocalAIServer:
         request = await self._uses.warm_up(model)
         if request is None or not (request.is_small or thorough):
             return False
-        self._raise_for(await self._send(request), f"warm-up of {model}")
+        self._raise_for(
+            await self._calls.send(request, limit_s=self._load_timeout_s), f"warm-up of {model}"
+        )
         return True
 
     async def unload(self, model: ModelId) -> None:
@@ -226,16 +250,23 @@ class LocalAIServer:
 
     async def report(self) -> NodeReport:
         """What LocalAI says of itself: models that it lists, dead ones included, and memory."""
+        began_s = self._clock.monotonic_s()
         resident, resources, settings = await asyncio.gather(
             self._listed(), self._optional("/api/resources"), self._optional("/api/settings")
         )
         aggregate = resources.get("aggregate")
         memory = aggregate if isinstance(aggregate, dict) else {}
         total_bytes = positive(memory.get("total_memory"))
+        used_bytes = None if total_bytes is None else count(memory.get("used_memory"))
+        self._health = replace(
+            self._health,
+            sync_s=(self._clock.monotonic_s() - began_s) / self._clock.scale,
+            memory_used_ratio=used_ratio(used_bytes, total_bytes),
+        )
         return NodeReport(
             resident=tuple(sorted(resident)),
             memory_total_bytes=total_bytes,
-            memory_used_bytes=None if total_bytes is None else count(memory.get("used_memory")),
+            memory_used_bytes=used_bytes,
             model_limit=model_limit(settings),
             reading=reading_of(resources, self._clock.now_s()) if resources else None,
         )
@@ -245,13 +276,7 @@ class LocalAIServer:
         if not self._has(Call.METRICS):
             return None
         answer = await self._call("GET", "/metrics")
-        if answer.status >= 300 or not isinstance(answer.body, str):
-            return None
-        told = (line.split() for line in answer.body.splitlines() if line.startswith(STARTED))
-        try:
-            return next((float(words[1]) for words in told if len(words) > 1), None)
-        except ValueError:
-            return None
+        return None if answer.status >= 300 else metric(answer.body, STARTED)
 
     async def estimate_footprint_bytes(self, model: ModelId) -> int | None:
         """LocalAI's own estimate; None where it has no weights to judge by.
@@ -282,29 +307,13 @@ class LocalAIServer:
                 f"{self._node} has no call to load a model, and there is no small request for "
                 f"{model}: it loads with its first use"
             )
-        answer = await self._send(request)
+        answer = await self._calls.send(request, limit_s=self._load_timeout_s)
         if answer.status >= 400 and model in await self._listed():
             # Its kind was guessed wrong, which its backend said once it was there.
             return
         if answer.status >= 500:
             raise load_failure(answer)
         self._raise_for(answer, f"load of {model} by {request.path}")
-
-    async def _send(self, request: WarmUp) -> Answer:
-        body: Mapping[str, Any] | aiohttp.FormData = request.body
-        if request.upload is not None:
-            body = aiohttp.FormData()
-            for name, value in request.body.items():
-                body.add_field(name, str(value))
-            body.add_field("file", request.upload, filename="silence.wav")
-        return await self._calls.call(
-            "POST",
-            request.path,
-            body,
-            limit_s=self._load_timeout_s,
-            is_slow=True,
-            agent=WARM_UP_AGENT,
-        )
 
     async def _listed(self) -> frozenset[ModelId]:
         """Models that LocalAI calls loaded; where it does not tell us, those that we loaded."""

@@ -91,6 +91,19 @@ def duration_s(text: object) -> float | None:
     return sum(float(number) * _UNIT_S[unit] for number, unit in _DURATION_PART.findall(text))
 
 
+def metric(page: object, name: str) -> float | None:
+    """The value of a metric without labels, of a page as Prometheus reads it; None: it has none."""
+    lines = page.splitlines() if isinstance(page, str) else []
+    for line in lines:
+        words = line.split()
+        if len(words) > 1 and words[0] == name:
+            try:
+                return float(words[1])
+            except ValueError:
+                return None
+    return None
+
+
 def objects(value: object) -> list[dict[str, Any]]:
     """The objects of a list; none where it is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

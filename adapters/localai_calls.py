@@ -9,6 +9,8 @@ import aiohttp
 
 from adapters.localai_answers import Answer
 from adapters.localai_breaker import Breaker
+from adapters.localai_health import CallTimes
+from adapters.localai_warming import WarmUp
 from contracts.config import NodeConfig
 from contracts.errors import Transient
 from contracts.ports import Clock
@@ -35,6 +37,7 @@ class LocalAICalls:
     def __init__(self, config: NodeConfig, clock: Clock) -> None:
         self.node = config.node
         self.breaker = Breaker(config.node)
+        self.times = CallTimes()
         self._url, self._headers = _address(config)
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
@@ -69,6 +72,7 @@ class LocalAICalls:
         limit_s = max(limit_s, MIN_REAL_TIMEOUT_S * self._clock.scale)
         repeats = method in _REPEATABLE if may_repeat is None else may_repeat
         where = f"{method} {path.partition('?')[0]}"
+        began_s = self._clock.monotonic_s()
         try:
             async with self._clock.timeout(limit_s):
                 try:
@@ -88,7 +92,22 @@ class LocalAICalls:
             self.breaker.failed(self._clock.monotonic_s(), why)
             raise Transient(f"{self.node}: {why}") from error
         self.breaker.answered()
+        if not is_slow:
+            # Sockets know nothing of our clock's scale.
+            self.times.add((self._clock.monotonic_s() - began_s) / self._clock.scale)
         return answer
+
+    async def send(self, request: WarmUp, *, limit_s: float) -> Answer:
+        """Inference that nobody asked for."""
+        body: Mapping[str, object] | aiohttp.FormData = request.body
+        if request.upload is not None:
+            body = aiohttp.FormData()
+            for name, value in request.body.items():
+                body.add_field(name, str(value))
+            body.add_field("file", request.upload, filename="silence.wav")
+        return await self.call(
+            "POST", request.path, body, limit_s=limit_s, is_slow=True, agent=WARM_UP_AGENT
+        )
 
     async def _once(
         self,

@@ -17,6 +17,7 @@ from adapters.settings_configs import (
 from adapters.settings_environment import Environment, read_environment
 from adapters.settings_files import ConfigFiles, find_files, read_files
 from adapters.settings_merge import merge
+from adapters.settings_nodes import with_instances
 from adapters.settings_notices import notices_of
 from adapters.settings_problems import Problems
 from adapters.settings_schema import Document
@@ -157,7 +158,7 @@ def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Setti
     problems.raise_if_any()
     assert document is not None
     return Settings(
-        document=document,
+        document=with_instances(document),
         source=merged,
         file=files.main,
         data_dir=_data_dir(document, merged, environ, files),

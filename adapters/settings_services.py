@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from adapters.settings_nodes import Thresholds
 from adapters.settings_types import (
     KEY_HASH_ALLOWED,
     SECRET_ALLOWED,
     URL_ALLOWED,
     Accelerator,
+    DiscoveryWord,
     EnvName,
     FallbackRule,
     HeaderRule,
@@ -323,6 +325,12 @@ class LocalAI(Section):
     backends: tuple[Backend, ...] = setting(
         "Several instances instead of `url`.", default=(), allowed="a list of backends"
     )
+    discovery: DiscoveryWord = setting(
+        "`dns`: the name in `url` stands for several instances, one at each of its addresses; they "
+        "are looked up at the start, and again every 5 s to tell whether they are the same.",
+        default="none",
+    )
+    thresholds: Thresholds = setting("What is told as strained.", default=Thresholds())
 
 
 class Redis(Section):

@@ -252,6 +252,8 @@ Strategy = Annotated[
 Caching = Annotated[
     Literal["adaptive", "lru", "lfu", "fifo", "none"], BeforeValidator(_one_spelling)
 ]
+DiscoveryWord = Annotated[Literal["none", "dns"], BeforeValidator(_one_spelling)]
+
 WarmUpWord = Annotated[Literal["auto", "always", "never"], BeforeValidator(_one_spelling)]
 
 OnAbort = Annotated[Literal["cancel", "drain"], BeforeValidator(_one_spelling)]

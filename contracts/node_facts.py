@@ -96,9 +96,42 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeThresholds:
+    """Beyond these a node is told as strained. Nothing else follows from it.
+
+    Attributes
+    ----------
+    discovery_s : float
+        Looking up the instances behind a name.
+    sync_s : float
+        One poll of the node.
+    call_p95_s : float
+        95th percentile of its short calls.
+    memory_ratio : float
+        Share of its memory, and of its peers', that is used.
+    """
+
+    discovery_s: float = 5.0
+    sync_s: float = 2.0
+    call_p95_s: float = 0.5
+    memory_ratio: float = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHealth:
+    """How it answered of late; None: not measured, or not told."""
+
+    discovery_s: float | None = None
+    sync_s: float | None = None
+    call_p95_s: float | None = None
+    memory_used_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
     """The whole of it, as of the last look."""
 
     capabilities: Capabilities = field(default_factory=Capabilities)
     warnings: tuple[NodeWarning, ...] = ()
     peers: tuple[Peer, ...] = ()
+    health: NodeHealth = field(default_factory=NodeHealth)

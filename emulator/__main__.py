@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from emulator.options import EmulatorOptions
 
 EXIT_INVALID = 2
 
 _AT_ONCE = "Requests of all models at once; 0 is no limit."
+_RECLAIM = "Stop models above this share of memory; 0 never."
+_FAULTS = "YAML or JSON file with a list of faults to arm."
+_LOG = "Also write every event here, one line of JSON each."
 _OLDER = "Version to be, from 2.21 to 4.9: calls that came later are missing."
 _PEERS = "YAML or JSON file with a list of other machines: name, kind."
 _EXACT = "A load takes exactly load_s, without LocalAI's 2 s steps."
@@ -37,9 +44,7 @@ def emulate(
     watchdog_busy_timeout: Annotated[
         float, typer.Option(min=0, help="End a model that works so many seconds; 0 never.")
     ] = 0.0,
-    memory_reclaimer_threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Stop models above this share of memory; 0 never.")
-    ] = 0.0,
+    memory_reclaimer_threshold: Annotated[float, typer.Option(min=0, max=1, help=_RECLAIM)] = 0.0,
     max_concurrent_backend_requests: Annotated[int, typer.Option(min=0, help=_AT_ONCE)] = 0,
     api_key: Annotated[
         list[str] | None, typer.Option(help="Ask for one of these keys.", show_default=False)
@@ -50,27 +55,19 @@ def emulate(
     localai_version: Annotated[str, typer.Option(help=_OLDER)] = "4.9",
     disable_webui: Annotated[bool, typer.Option(help="Without the UI and its paths.")] = False,
     peers: Annotated[Path | None, typer.Option(help=_PEERS)] = None,
-    event_log: Annotated[
-        Path | None, typer.Option(help="Also write every event here, one line of JSON each.")
-    ] = None,
+    event_log: Annotated[Path | None, typer.Option(help=_LOG)] = None,
     exact_load_times: Annotated[bool, typer.Option(help=_EXACT)] = False,
-    faults: Annotated[
-        Path | None, typer.Option(help="YAML or JSON file with a list of faults to arm.")
-    ] = None,
+    faults: Annotated[Path | None, typer.Option(help=_FAULTS)] = None,
 ) -> None:
     """Run a LocalAI that has no weights: same API, load times, memory and failures."""
-    from adapters.clock import ScaledClock
-    from adapters.log_setup import configure_logging
-    from contracts.errors import Invalid
     from emulator.faults import parse_fault
     from emulator.models import read_list, read_models
     from emulator.options import MIB, EmulatorOptions
     from emulator.peers import parse_peers
-    from emulator.server import bind, build, run
     from emulator.versions import parse_version
 
-    try:
-        options = EmulatorOptions(
+    _serve(
+        lambda: EmulatorOptions(
             models=read_models(models),
             host=host,
             port=port,
@@ -89,9 +86,20 @@ def emulate(
             event_log=event_log,
             faults=() if faults is None else tuple(map(parse_fault, read_list(faults))),
         )
+    )
+
+
+def _serve(read_options: Callable[[], EmulatorOptions]) -> None:
+    from adapters.clock import ScaledClock
+    from adapters.log_setup import configure_logging
+    from contracts.errors import Invalid
+    from emulator.server import bind, build, run
+
+    try:
+        options = read_options()
         configure_logging("emulator")
         clock = ScaledClock.from_environment(os.environ)
-        listener = bind(host, port)
+        listener = bind(options.host, options.port)
     except Invalid as error:
         typer.echo(f"emulator: {error}", err=True)
         raise typer.Exit(EXIT_INVALID) from None

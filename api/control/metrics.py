@@ -23,6 +23,7 @@ from api.control.feed import EventFeed
 from api.control.kpi_metrics import kpi_families
 from api.control.machine_metrics import machines
 from api.control.memory_metrics import memory_metrics
+from api.control.node_metrics import node_fact_metrics
 from api.control.tally import Attainment
 from api.control.views import cold_starts
 from contracts.forecasts import ModelForecast, Signal
@@ -240,6 +241,7 @@ def _world(world: WorldSnapshot) -> Iterator[Metric]:
     yield waiting
     yield from _nodes(world)
     yield from memory_metrics(world)
+    yield from node_fact_metrics(world)
 
 
 def _nodes(world: WorldSnapshot) -> Iterator[Metric]:

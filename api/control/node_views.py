@@ -16,6 +16,9 @@ class FactViews(TypedDict):
     calls: dict[str, str]
     warnings: list[schemas.NodeWarningView]
     peers: list[schemas.PeerView]
+    sync_s: float | None
+    call_p95_s: float | None
+    discovery_s: float | None
 
 
 def fact_views(node: NodeStatus) -> FactViews:
@@ -48,4 +51,7 @@ def fact_views(node: NodeStatus) -> FactViews:
             )
             for peer in facts.peers
         ],
+        sync_s=facts.health.sync_s,
+        call_p95_s=facts.health.call_p95_s,
+        discovery_s=facts.health.discovery_s,
     )

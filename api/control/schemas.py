@@ -218,6 +218,13 @@ class NodeView(Schema):
     )
     warnings: list[NodeWarningView] = Field(default=[])
     peers: list[PeerView] = Field(default=[])
+    sync_s: float | None = Field(default=None, description="How long the last poll took.")
+    call_p95_s: float | None = Field(
+        default=None, description="95th percentile of its last hundred short calls."
+    )
+    discovery_s: float | None = Field(
+        default=None, description="How long it took to look up the instances behind its name."
+    )
     places: list[PlaceView] = Field(default=[], description="Its cards and its host RAM.")
     unseen: list[UnseenView] = Field(
         default=[], description="Models that were stopped and whose memory is not back."

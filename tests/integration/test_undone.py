@@ -311,7 +311,7 @@ class TestSettings:
             world = await house.world()
             facts = world.nodes[NODE].facts
             assert facts is not None
-            (warning,) = facts.warnings
+            warning = facts.warnings[0]
             assert warning.setting == "max_active_backends"
             assert "LOCALAI_MAX_ACTIVE_BACKENDS" in warning.remedy
 

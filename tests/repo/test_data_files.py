@@ -41,6 +41,8 @@ WITHOUT_A_PANEL = {
     "headstart_gateway_unexpected_cold_total",
     "headstart_gateway_waiting",
     "headstart_metrics_omitted_models",
+    "headstart_node_peers",
+    "headstart_node_warnings",
     "headstart_model_in_flight_requests",
     "headstart_model_waiting_requests",
     "headstart_queue_waiting_requests",
