@@ -17,6 +17,7 @@ from adapters.compose_scaler import ComposeScaler
 from adapters.config_files import ConfigReload
 from adapters.localai import LocalAIServer
 from adapters.localai_calls import LocalAICalls
+from adapters.localai_discovery import InstanceWatch
 from adapters.localai_fleet import readdress
 from adapters.localai_model_files import LocalAIModelFiles
 from adapters.localai_replicas import LocalAIReplicas
@@ -43,6 +44,7 @@ from contracts.config import ControllerConfig, ModelProfile, is_same_fleet
 from contracts.errors import Invalid
 from adapters.thin_events import ThinEventLog
 from contracts.ids import ModelId, NodeId
+from contracts.node_facts import NodeWarning
 from contracts.ports import Clock
 from contracts.scaling import Scaler, ScalerKind, ScalingConfig
 from controller.loop import ControlLoop
@@ -150,6 +152,7 @@ async def serve(settings: Settings) -> None:
     )
     running = asyncio.create_task(loop.run())
     scaling = asyncio.create_task(autoscaler.run())
+    finding = asyncio.create_task(instances_watched(config, servers, clock).run())
     running_nodes = config.nodes
 
     def apply(before: Settings, after: Settings) -> Changes:
@@ -181,6 +184,7 @@ async def serve(settings: Settings) -> None:
     finally:
         watching.cancel()
         scaling.cancel()
+        finding.cancel()
         await loop.release()
         await replicas.close()
         for server in servers.values():
@@ -188,6 +192,19 @@ async def serve(settings: Settings) -> None:
         for folder in files.values():
             await folder.close()
         await client.aclose()
+
+
+def instances_watched(
+    config: ControllerConfig, servers: Mapping[NodeId, LocalAIServer], clock: Clock
+) -> InstanceWatch:
+    """Every instance tells of those that came and went behind their name."""
+
+    def told(warnings: tuple[NodeWarning, ...], took_s: float) -> None:
+        for node in config.nodes:
+            if node.behind:
+                servers[node.node].remark(warnings, took_s)
+
+    return InstanceWatch(config.nodes, clock, told)
 
 
 def sights_of(config: ControllerConfig, clock: Clock) -> dict[NodeId, Sight]:
