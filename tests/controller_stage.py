@@ -109,6 +109,10 @@ class Stage:
         await self.clock.advance(0.0)
         return loop
 
+    def loop(self, owner: str = "one") -> ControlLoop:
+        """The controller process itself."""
+        return self._loops[owner]
+
     async def stop(self, owner: str = "one") -> None:
         """As on SIGTERM."""
         await self.kill(owner)
