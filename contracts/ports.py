@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from contracts.events import AnyEvent, PriorityClass
 from contracts.forecasts import Forecasts, ModelForecast
-from contracts.ids import ModelId
+from contracts.ids import ModelId, NodeId
 from contracts.limits import ClassLimits
 from contracts.node_facts import NodeFacts
 from contracts.plan import Decision
@@ -249,6 +249,11 @@ class LoadLock(Protocol):
     async def release(self, model: ModelId, owner: str) -> None:
         """Give it back; nothing happens where another holds it."""
         ...
+
+
+def node_lock(node: NodeId) -> ModelId:
+    """The name under which ``LoadLock`` holds a whole node: who loads there alone holds both."""
+    return ModelId(f"node:{node}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,15 +34,16 @@ from adapters.redis_decisions import RedisDecisionJournal
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_lease import RedisLease
+from adapters.redis_load_lock import RedisLoadLock
 from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_profiles import RedisProfileStore
 from adapters.redis_scaling import RedisScalingStore
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
+from adapters.thin_events import ThinEventLog
 from contracts.config import ControllerConfig, ModelProfile, is_same_fleet
 from contracts.errors import Invalid
-from adapters.thin_events import ThinEventLog
 from contracts.ids import ModelId, NodeId
 from contracts.node_facts import NodeWarning
 from contracts.ports import Clock
@@ -124,6 +125,7 @@ async def serve(settings: Settings) -> None:
             snapshots=RedisSnapshotStore(client),
             profiles=RedisProfileStore(client),
             lease=RedisLease(client),
+            load_lock=RedisLoadLock(client),
             servers=dict(servers),
             declared=declared_by(servers),
             sights=sights_of(config, clock),

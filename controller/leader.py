@@ -53,6 +53,7 @@ from controller.homes import decided, rehomed
 from controller.ladder_book import LadderBook
 from controller.lookout import Lookout, observers
 from controller.memory_desk import MemoryDesk
+from controller.node_turns import NodeTurns
 from controller.observer import Catalogue
 from controller.open_requests import fold_wanted
 from controller.outbox import Outbox
@@ -129,6 +130,7 @@ class Leader:
             profiles=lambda: self._profiles,
             changed=self._wake.set,
         )
+        self._turns = NodeTurns(ports.load_lock, owner, ports.clock)
         self._reconciler = Reconciler(
             clock=ports.clock,
             servers=ports.servers,
@@ -140,6 +142,7 @@ class Leader:
             is_waited_for=lambda model: is_waited_for(self._world, model),
             memory=self._memory,
             warm=self._ahead.warm,
+            turn=self._turns.hold,
         )
         self._ladders = LadderBook(config, ports, lambda: self._world.mode.orders and leads())
         lookout = Lookout(
@@ -151,8 +154,9 @@ class Leader:
 
     async def run(self) -> None:
         """Lead until cancelled."""
-        await patiently("resume_stalled", self._resume, self._clock)
         ports = self._ports
+        await self._turns.take_over(ports.servers)
+        await patiently("resume_stalled", self._resume, self._clock)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._outbox.run())
             group.create_task(self._voice.run())
@@ -375,10 +379,7 @@ class Leader:
         self._wake.set()
 
     def _drop_silent_gateways(self) -> None:
-        """Forget gateways that said nothing as long as they were listened to, and their requests.
-
-        A gateway that is gone since before this term began was never heard at all.
-        """
+        """Forget gateways that were silent for too long, be it since before this term."""
         since_s, now_s = self._hearing.since_s, self._hearing.last_s
         after_s = gone_after_s(self._clock.scale)
         if since_s is None or now_s < since_s + after_s:

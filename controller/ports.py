@@ -15,6 +15,7 @@ from contracts.ports import (
     EventLog,
     ForecastStore,
     Lease,
+    LoadLock,
     Mailbox,
     ModelServer,
     ProfileStore,
@@ -47,6 +48,8 @@ class Ports:
     snapshots: SnapshotStore
     lease: Lease
     servers: Mapping[NodeId, ModelServer]
+    load_lock: LoadLock | None = None
+    """Of gateways that load alone; None: none does."""
     declared: DeclaredProfile = nothing_declared
     model_files: Mapping[NodeId, ModelFiles] = field(default_factory=dict)
     """Where variants are made; on a node that is left out none is."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,8 @@ import structlog
 from contracts.config import ControllerConfig
 from contracts.errors import Busy, HeadstartError, Permanent, Transient
 from contracts.events import (
-    ActionApplied,
-    ActionFailed,
     AnyEvent,
     ModelLoaded,
-    ModelLoadFailed,
     ModelLoadStarted,
     ModelUnloaded,
     NodeLost,
@@ -32,7 +30,8 @@ from contracts.plan import LoadModel, Plan, UnloadModel, WarmFile
 from contracts.ports import Clock, ModelServer
 from controller.copies import Copy
 from controller.fold import LOAD_KIND, UNLOAD_KIND
-from controller.memory_desk import SEEN_NOTHING, Before, MemoryDesk, Seen, blind_desk
+from controller.memory_desk import SEEN_NOTHING, MemoryDesk, Seen, blind_desk
+from controller.outcomes import Outcomes
 from controller.roster import GONE_AFTER_S, DrainVerdict, Roster
 from controller.stamps import Stamp
 from controller.warmups import WarmUps
@@ -73,6 +72,8 @@ class Reconciler:
         Whether anybody still waits for a model: a busy one is not drained for nobody.
     warm : callable
         Begins to read a model's files ahead.
+    turn : callable
+        A block in which nobody else loads on a node; raises Transient when somebody does.
     memory : MemoryDesk or None
         Measures loads, and says when the memory of a stopped model is back; None: nobody does.
     """
@@ -90,6 +91,7 @@ class Reconciler:
         is_waited_for: Callable[[ModelId], bool] = lambda _model: True,
         memory: MemoryDesk | None = None,
         warm: Callable[[WarmFile], None] = lambda _action: None,
+        turn: Callable[[NodeId], AbstractAsyncContextManager[None]] = lambda _node: nullcontext(),
     ) -> None:
         self._clock = clock
         self._servers = servers
@@ -100,6 +102,8 @@ class Reconciler:
         self._leads = leads
         self._is_waited_for = is_waited_for
         self._warm = warm
+        self._turn = turn
+        self._outcomes = Outcomes(emit, stamp)
         self._memory = blind_desk(clock) if memory is None else memory
         self._seen: dict[ModelId, Seen] = {}
         self._makes_room_for: dict[ModelId, ModelId] = {}
@@ -188,15 +192,20 @@ class Reconciler:
     async def _load_after(self, action: LoadModel, awaited: list[asyncio.Task[bool]]) -> bool:
         for unload in awaited:
             if not await asyncio.shield(unload):
-                self._failed(action.action_id, LOAD_KIND, action.model, "no room was made")
+                self._outcomes.load_given_up(action, "no room was made")
                 return False
         if not self._leads():
-            self._failed(action.action_id, LOAD_KIND, action.model, "the lease was lost")
+            self._outcomes.load_given_up(action, "the lease was lost")
             return False
         task = asyncio.current_task()
         assert task is not None
         self._loading.add(task)
-        return await self._load(action)
+        try:
+            async with self._turn(action.node):
+                return await self._load(action)
+        except Transient as error:
+            self._outcomes.load_given_up(action, str(error))
+            return False
 
     async def _load(self, action: LoadModel) -> bool:
         before = self._memory.before(action.model, action.node)
@@ -211,14 +220,16 @@ class Reconciler:
                 await self._servers[action.node].load(action.model)
         except TimeoutError:
             limit_s = self._config.load_timeout_s
-            self._load_failed(action, f"not loaded within {limit_s:g} s", None, before)
+            self._outcomes.load_failed(
+                action, f"not loaded within {limit_s:g} s", None, before.free_bytes
+            )
             return False
         except HeadstartError as error:
             retry_after_s = error.retry_after_s if isinstance(error, Transient) else None
             if isinstance(error, Transient) and retry_after_s is None and not self._is_closed:
                 # LocalAI itself did not say so: it may be gone, and then another node is asked.
                 await self._look_whether_lost(action.node)
-            self._load_failed(action, str(error), retry_after_s, before)
+            self._outcomes.load_failed(action, str(error), retry_after_s, before.free_bytes)
             return False
         took_s = self._clock.monotonic_s() - started_s
         footprint_bytes, split = await self._memory.after_load(
@@ -235,7 +246,7 @@ class Reconciler:
                 split=split,
             )
         )
-        self._applied(action.action_id, LOAD_KIND, action.model, took_s)
+        self._outcomes.applied(action.action_id, LOAD_KIND, action.model, took_s)
         _log.info(
             "model_loaded",
             model=action.model,
@@ -280,7 +291,7 @@ class Reconciler:
             )
         )
         took_s = self._clock.monotonic_s() - started_s
-        self._applied(action.action_id, kind, action.model, took_s)
+        self._outcomes.applied(action.action_id, kind, action.model, took_s)
         _log.info(
             "model_unloaded", model=action.model, node=action.node, reason=action.reason.value
         )
@@ -375,45 +386,7 @@ class Reconciler:
         wanted = self._makes_room_for.get(action.model)
         return action.drain_s is not None and (wanted is None or self._is_waited_for(wanted))
 
-    def _load_failed(
-        self, action: LoadModel, error: str, retry_after_s: float | None, before: Before
-    ) -> None:
-        self._emit(
-            ModelLoadFailed(
-                **self._stamp(),
-                model=action.model,
-                node=action.node,
-                cause=action.cause,
-                error=error,
-                retry_after_s=retry_after_s,
-                free_bytes=before.free_bytes,
-            )
-        )
-        _log.warning("model_load_failed", model=action.model, node=action.node, error=error)
-
-    def _applied(self, action_id: str, kind: str, model: ModelId, took_s: float) -> None:
-        self._emit(
-            ActionApplied(
-                **self._stamp(), action_id=action_id, kind=kind, subject=model, took_s=took_s
-            )
-        )
-
     def _given_up(self, action: UnloadModel, kind: str, obstacle: Obstacle) -> None:
-        self._failed(
+        self._outcomes.failed(
             action.action_id, kind, action.model, obstacle.why, is_refused=obstacle.is_refused
         )
-
-    def _failed(
-        self, action_id: str, kind: str, model: ModelId, error: str, *, is_refused: bool = False
-    ) -> None:
-        self._emit(
-            ActionFailed(
-                **self._stamp(),
-                action_id=action_id,
-                kind=kind,
-                subject=model,
-                error=error,
-                is_refused=is_refused,
-            )
-        )
-        _log.info("action_given_up", kind=kind, model=model, why=error)

@@ -45,18 +45,23 @@ class Roster:
 
     beats: Mapping[GatewayId, GatewayBeat] = field(default_factory=dict)
 
-    def heard(self, beat: GatewayBeat) -> Roster:
-        """With a newer beat; a leaving gateway goes, and past the bound new ones are ignored."""
+    def heard(self, beat: GatewayBeat, at_s: float | None = None) -> Roster:
+        """With a newer beat; a leaving gateway goes, and past the bound new ones are ignored.
+
+        ``at_s``: when it was heard by the clock of whoever listens, which is what its age counts
+        from: clocks of two machines differ. None: when it was sent.
+        """
         if beat.leaving:
             return replace(
                 self, beats={name: b for name, b in self.beats.items() if name != beat.gateway}
             )
         known = self.beats.get(beat.gateway)
-        if known is not None and known.at_s > beat.at_s:
+        if at_s is None and known is not None and known.at_s > beat.at_s:
             return self
         if known is None and len(self.beats) >= MAX_GATEWAYS:
             return self
-        return replace(self, beats={**self.beats, beat.gateway: beat})
+        kept = beat if at_s is None else replace(beat, at_s=at_s)
+        return replace(self, beats={**self.beats, beat.gateway: kept})
 
     def without_silent(
         self, now_s: float, *, after_s: float = GONE_AFTER_S

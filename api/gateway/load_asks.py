@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
@@ -81,6 +82,8 @@ class LoadAsks:
         self._waiting = waiting
         self._tasks: dict[ModelId, asyncio.Task[None]] = {}
         self._answers: dict[ModelId, tuple[float, LoadAnswer]] = {}
+        self._since_s: dict[ModelId, float] = {}
+        lone_loads.is_due = self._is_due
         self._fault = Fault("controller_not_asked")
 
     def ask(self, model: ModelId) -> None:
@@ -93,6 +96,7 @@ class LoadAsks:
     def stop(self, model: ModelId) -> None:
         """Whoever waits next asks anew: a controller's silence counts from there."""
         self._answers.pop(model, None)
+        self._since_s.pop(model, None)
         task = self._tasks.pop(model, None)
         if task is not None:
             task.cancel()
@@ -111,6 +115,9 @@ class LoadAsks:
         self._book.note_message(model, answer.message)
         if answer.reason is Reason.SHUTTING_DOWN and not answer.accepted:
             self._load_alone(model)
+            # Its word is no promise any more; until somebody else speaks, the load is ours.
+            self._answers.pop(model, None)
+            self._since_s[model] = -math.inf
             return Word.WAIT
         self._answers[model] = (self._clock.monotonic_s(), answer)
         if answer.accepted or self._keeps_waiting(answer):
@@ -140,16 +147,17 @@ class LoadAsks:
     def _forget(self, model: ModelId, task: asyncio.Task[None]) -> None:
         if self._tasks.get(model) is task:
             del self._tasks[model]
+            self._since_s.pop(model, None)
 
     async def _keep_asking(self, model: ModelId) -> None:
         """Ask for a load while somebody waits for it; without an answer it is ours."""
-        since_s = self._clock.monotonic_s()
+        self._since_s[model] = since_s = self._clock.monotonic_s()
         while (first := _most_pressing(self._waiting(model))) is not None:
             standing = self._book.standing(model, self._clock.now_s())
             if standing.kind is not Kind.WAIT:
                 return
             await self._send_wish(first, since_s)
-            if self._to_controller is None or self._is_silent(model, since_s):
+            if self._is_due(model):
                 self._load_alone(model)
             # However fast the clock runs, the mailbox is as fast as the machine.
             await self._clock.sleep(max(ASK_AGAIN_S, _MIN_REAL_ASK_S * self._clock.scale))
@@ -176,6 +184,11 @@ class LoadAsks:
             self._fault.begin(str(error) or "not sent in time")
         else:
             self._fault.end()
+
+    def _is_due(self, model: ModelId) -> bool:
+        """Whether nobody but this gateway will load what somebody here waits for."""
+        since_s = self._since_s.get(model)
+        return self._to_controller is None or since_s is None or self._is_silent(model, since_s)
 
     def _is_silent(self, model: ModelId, since_s: float) -> bool:
         """Whether the controller owes an answer."""

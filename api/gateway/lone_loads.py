@@ -23,7 +23,7 @@ from contracts.events import (
     UnloadCause,
 )
 from contracts.ids import GatewayId, ModelId, NodeId
-from contracts.ports import Clock, LoadLock, ModelServer
+from contracts.ports import Clock, LoadLock, ModelServer, node_lock
 
 TURN_S = 15.0
 """A busy model that this gateway has loaded keeps its place for so long (``scheduler.turn_seconds``
@@ -47,8 +47,10 @@ class LoneLoads:
     """One load per model at a time, in a task of its own that no caller's leaving cancels.
 
     Loads run one after another, so that all who wait for a model are served before the next
-    load may stop it, and the most due goes first. ``on_end`` hears of each end, with the error
-    of one that failed.
+    load may stop it, and the most due goes first. On one node gateways load one after another
+    too, and each looks first what is there by now: none gives out what another has just filled.
+    ``on_end`` hears of each end, with the error of one that failed. ``is_due`` is asked before
+    each: a controller that is back does what is left.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class LoneLoads:
         self._loaded_s: dict[ModelId, float] = {}
         self._tasks: dict[ModelId, asyncio.Task[None]] = {}
         self.on_end: Ended = lambda _model, _error: None
+        self.is_due: Callable[[ModelId], bool] = lambda _model: True
 
     def start(self, model: ModelId, node: NodeId) -> None:
         """Load ``model`` on ``node``; nothing happens while its load runs already."""
@@ -109,18 +112,23 @@ class LoneLoads:
         error: HeadstartError | None = None
         try:
             async with self._next_turn(model):
-                if await self._take_lock(model):
-                    renewing = asyncio.get_running_loop().create_task(self._renew_lock(model))
-                    try:
+                node = self._home(model, node)
+                async with (
+                    self._locked(model, model) as has_model,
+                    self._locked(model, node_lock(node)) as has_node,
+                ):
+                    if has_model and has_node:
                         await self._load(model, node)
-                    finally:
-                        renewing.cancel()
-                        await self._release_lock(model)
         except HeadstartError as failure:
             error = failure
         finally:
             del self._tasks[model]
             self.on_end(model, error)
+
+    def _home(self, model: ModelId, node: NodeId) -> NodeId:
+        """Where it is to be by now: turns take their time, and a new leader may have moved it."""
+        home = self._book.standing(model, self._clock.now_s()).node
+        return node if home is None or home not in self._servers else home
 
     @asynccontextmanager
     async def _next_turn(self, model: ModelId) -> AsyncIterator[None]:
@@ -167,7 +175,10 @@ class LoneLoads:
         if self._book.is_ghost(model):
             # LocalAI would say that it is loaded.
             await clear_ghost(self._servers, model, node)
+        await self._look(node)
         await self._make_room(model, node)
+        if not self.is_due(model):
+            return  # making room takes its time, and a controller is back
         started_s = self._clock.monotonic_s()
         self._telemetry.emit(
             ModelLoadStarted(
@@ -197,6 +208,15 @@ class LoneLoads:
                 footprint_bytes=None,
             )
         )
+
+    async def _look(self, node: NodeId) -> None:
+        """What is there by now: other gateways load and stop as well, and no table tells."""
+        try:
+            report = await self._servers[node].report()
+        except HeadstartError as error:
+            _log.debug("node_not_looked_at", node=node, error=str(error))
+        else:
+            self._book.note_residents(node, report.resident, now_s=self._clock.now_s())
 
     async def _load_patiently(self, model: ModelId, node: NodeId) -> None:
         """Load; where the load before it was cut off, LocalAI has to cool down first.
@@ -275,32 +295,46 @@ class LoneLoads:
             await self._clock.sleep(_LOOK_S)
         return True
 
-    async def _take_lock(self, model: ModelId) -> bool:
-        """False: another gateway has loaded it meanwhile. Without a lock we go on alone."""
+    @asynccontextmanager
+    async def _locked(self, model: ModelId, name: ModelId) -> AsyncIterator[bool]:
+        """Hold a lock for a load of ``model``; False: that load is not ours any more."""
+        if not await self._take_lock(model, name):
+            yield False
+            return
+        renewing = asyncio.get_running_loop().create_task(self._renew_lock(name))
+        try:
+            yield self.is_due(model)
+        finally:
+            renewing.cancel()
+            await self._release_lock(name)
+
+    async def _take_lock(self, model: ModelId, name: ModelId) -> bool:
+        """False: somebody else has seen to it meanwhile. Without a lock we go on alone."""
         while self._lock is not None:
             try:
-                if await self._lock.take(model, self._owner, hold_s=LOCK_HOLD_REAL_S):
+                if await self._lock.take(name, self._owner, hold_s=LOCK_HOLD_REAL_S):
                     return True
             except HeadstartError:
                 return True
             await self._clock.sleep(_ASK_AGAIN_REAL_S * self._clock.scale)
-            if self._book.standing(model, self._clock.now_s()).kind is not Kind.WAIT:
+            is_wanted = self._book.standing(model, self._clock.now_s()).kind is Kind.WAIT
+            if not is_wanted or not self.is_due(model):
                 return False
         return True
 
-    async def _renew_lock(self, model: ModelId) -> None:
+    async def _renew_lock(self, name: ModelId) -> None:
         while self._lock is not None:
             await self._clock.sleep(_RENEW_REAL_S * self._clock.scale)
             try:
-                await self._lock.take(model, self._owner, hold_s=LOCK_HOLD_REAL_S)
+                await self._lock.take(name, self._owner, hold_s=LOCK_HOLD_REAL_S)
             except HeadstartError as error:
-                _log.debug("load_lock_not_renewed", model=model, error=str(error))
+                _log.debug("load_lock_not_renewed", lock=name, error=str(error))
 
-    async def _release_lock(self, model: ModelId) -> None:
+    async def _release_lock(self, name: ModelId) -> None:
         if self._lock is None:
             return
         try:
-            await self._lock.release(model, self._owner)
+            await self._lock.release(name, self._owner)
         except HeadstartError as error:
             # It frees itself soon.
-            _log.debug("load_lock_not_released", model=model, error=str(error))
+            _log.debug("load_lock_not_released", lock=name, error=str(error))

@@ -8,7 +8,7 @@ control path.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 
 from api.gateway.durations import Durations
@@ -212,6 +212,16 @@ class RouteBook:
         self._seen[model] = Seen(at_s=now_s, residency=Residency.HOT, node=node)
         self._load_times.note(model, load_s)
         self.on_loaded(model, node)
+
+    def note_residents(self, node: NodeId, residents: Collection[ModelId], *, now_s: float) -> None:
+        """What the node itself lists, where that is news: others have loaded or stopped it."""
+        for route in () if self._table is None else self._table.models.values():
+            if self._home(route) != node or self.is_ghost(route.model):
+                continue
+            is_there = route.model in residents
+            if is_there != (self._residency(route) is Residency.HOT):
+                residency = Residency.HOT if is_there else Residency.COLD
+                self._seen[route.model] = Seen(at_s=now_s, residency=residency, node=node)
 
     def note_ghost(self, model: ModelId, node: NodeId, *, now_s: float) -> None:
         """LocalAI lists it on ``node``, but its process is dead: it has to be loaded again.

@@ -1,4 +1,4 @@
-"""The sections ``autoscaling`` and ``compose_scaler``: what each key becomes, and what is refused."""
+"""``autoscaling`` and ``compose_scaler``: what each key becomes, and what is refused."""
 
 from __future__ import annotations
 

@@ -51,6 +51,15 @@ def test_a_silent_gateway_is_gone_after_three_seconds():
     assert (rest.beats.keys(), gone) == ({"gw2"}, ("gw",))
 
 
+def test_a_gateway_whose_clock_is_wrong_is_as_old_as_its_silence_here():
+    roster = Roster().heard(beat(at_s=40.0), 100.0)
+    assert roster.without_silent(102.0)[1] == ()
+    roster = roster.heard(beat(at_s=39.0, drains=("d",)), 103.0)
+    assert roster.beats[GatewayId("gw")].drains == ("d",)
+    assert roster.without_silent(105.0)[1] == ()
+    assert roster.without_silent(106.5)[1] == ("gw",)
+
+
 def test_queues_are_summed_by_class():
     queued = {PriorityClass.REALTIME: 2}
     roster = heard(beat(queued=queued), beat("gw2", queued={**queued, PriorityClass.BATCH: 1}))

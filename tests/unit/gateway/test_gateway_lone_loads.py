@@ -17,6 +17,7 @@ from contracts.config import QueueConfig
 from contracts.errors import HeadstartError, Permanent, Transient
 from contracts.events import ModelLoadFailed, PriorityClass
 from contracts.ids import GatewayId, ModelId, NodeId, RequestId
+from contracts.ports import NodeReport, node_lock
 from contracts.routing import ModelRoute, NodeRoute, RoutingTable
 from contracts.world import Mode, Residency
 from simulator.clock import settle
@@ -341,3 +342,76 @@ async def test_a_load_that_was_not_cut_off_fails_at_once():
     ((model, error),) = kit.ends
     assert model == A
     assert isinstance(error, Transient)
+
+
+async def test_a_load_that_a_controller_will_do_is_left_to_it():
+    kit = Kit()
+    kit.table()
+    kit.loads.is_due = lambda model: model == B
+    kit.loads.start(A, NODE)
+    kit.loads.start(B, NODE)
+    await kit.clock.advance(11.0)
+    assert kit.what() == ["load_started b", "loaded b"]
+    assert kit.ends == [(A, None), (B, None)]
+
+
+async def test_a_controller_that_is_back_while_room_is_made_does_what_is_left():
+    kit = Kit()
+    kit.table(B, free_bytes=0)
+    asked = iter((True, True, False))
+    kit.loads.is_due = lambda _model: next(asked)
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(11.0)
+    assert kit.what() == ["unloaded b"]
+
+
+async def test_while_somebody_else_loads_on_the_node_nothing_begins_there():
+    kit = Kit()
+    kit.table()
+    await kit.lock.take(node_lock(NODE), "another", hold_s=30.0)
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(5.0)
+    assert kit.what() == []
+    await kit.lock.release(node_lock(NODE), "another")
+    await kit.clock.advance(7.0)
+    assert kit.what() == ["load_started a", "loaded a"]
+
+
+async def test_what_others_have_loaded_meanwhile_counts_before_room_is_made():
+    kit = Kit()
+    kit.table(free_bytes=10)
+    kit.server.resident.add(C)
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(7.0)
+    assert kit.what() == ["unloaded c", "load_started a", "loaded a"]
+
+
+async def test_a_node_that_cannot_be_looked_at_is_loaded_on_all_the_same():
+    kit = Kit()
+    kit.table()
+
+    async def silent() -> NodeReport:
+        raise Transient("no answer")
+
+    kit.server.report = silent  # type: ignore[method-assign]
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(7.0)
+    assert kit.what() == ["load_started a", "loaded a"]
+
+
+async def test_a_model_that_was_moved_while_it_waited_is_loaded_where_it_is_now():
+    kit = Kit()
+    known_elsewhere(kit)
+    kit.loads.start(B, NODE)
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(1.0)
+    table = kit.book.table
+    assert table is not None
+    moved = replace(table.models[A], node=OTHER)
+    kit.book.accept(replace(table, made_at_s=101.0, models={**table.models, A: moved}))
+    await kit.clock.advance(12.0)
+    assert kit.what() == ["load_started b", "loaded b"]
+    assert [f"{call.what} {call.model}" for call in kit.other.calls] == [
+        "load_started a",
+        "loaded a",
+    ]

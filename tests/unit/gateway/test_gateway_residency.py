@@ -286,3 +286,22 @@ def test_only_so_many_uses_are_kept():
     for number in range(MAX_MODELS):
         kept.note_used(ModelId(f"m{number}"), 101.0)
     assert [other.model for other in kept.stoppable(A)] == [B, C]
+
+
+def test_what_a_node_lists_itself_is_believed_where_it_is_news():
+    known = book(
+        route(ModelId("hot")),
+        route(ModelId("gone")),
+        route(ModelId("come"), Residency.COLD),
+        route(ModelId("cold"), Residency.COLD),
+        route(ModelId("dead")),
+    )
+    known.note_ghost(ModelId("dead"), NODE, now_s=100.0)
+    listed = [ModelId(name) for name in ("hot", "come", "dead")]
+    known.note_residents(NODE, listed, now_s=100.0)
+    known.note_residents(NodeId("another"), [], now_s=100.0)
+    kinds = {name: known.standing(ModelId(name), 100.0).kind for name in ("hot", "come")}
+    assert kinds == {"hot": Kind.FORWARD, "come": Kind.FORWARD}
+    waits = {known.standing(ModelId(name), 100.0).kind for name in ("gone", "cold", "dead")}
+    assert waits == {Kind.WAIT}
+    RouteBook().note_residents(NODE, listed, now_s=100.0)
