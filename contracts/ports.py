@@ -6,12 +6,14 @@ suite (``tests/contract``) runs against it and against the real one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from contracts.events import AnyEvent, PriorityClass
+from contracts.exchanges import Exchange as Exchange
+from contracts.exchanges import StoredAnswer as StoredAnswer
 from contracts.forecasts import Forecasts, ModelForecast
 from contracts.ids import ModelId, NodeId
 from contracts.limits import ClassLimits
@@ -22,7 +24,9 @@ from contracts.readings import GpuProcess as GpuProcess
 from contracts.readings import GpuReading as GpuReading
 from contracts.readings import ProbeReading as ProbeReading
 from contracts.routing import RoutingTable
-from contracts.world import GpuYield, HostMemory, Mode, Sla, WorldSnapshot
+from contracts.weights import FileWarmth as FileWarmth
+from contracts.weights import WeightCache as WeightCache
+from contracts.world import GpuYield, Mode, Sla, WorldSnapshot
 
 T = TypeVar("T")
 MessageT = TypeVar("MessageT")
@@ -364,37 +368,6 @@ class JobResults(Protocol):
     async def is_cancelled(self, job_id: str) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredAnswer:
-    """A whole answer to a background request; ``content_type`` as the server gave it."""
-
-    status: int
-    content_type: str
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """A whole answer of whatever status.
-
-    Attributes
-    ----------
-    error_type : str
-        The ``type`` of an error answer; empty where it names none, or is no error.
-    retry_after_s : float or None
-        When to come back, where the answer says so.
-    request_id : str
-        The id that the answer was given under.
-    """
-
-    status: int
-    body: bytes
-    content_type: str = "application/json"
-    error_type: str = ""
-    retry_after_s: float | None = None
-    request_id: str = ""
-
-
 class InferenceGateway(Protocol):
     """The gateway, as a background job calls it.
 
@@ -429,42 +402,6 @@ class Trimmable(Protocol):
 
     async def trim(self, *, max_age_s: float, max_entries: int) -> int:
         """Remove what is older (by the store's own, real time) or too much; how many went."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileWarmth:
-    """Some files together; ``cached_bytes`` is None where we may not see what is cached."""
-
-    size_bytes: int
-    cached_bytes: int | None
-
-
-class WeightCache(Protocol):
-    """LocalAI's models folder on the machine that runs a node, and that machine's page cache.
-
-    Files are named below the folder. One that is not there, or leads out of it, counts as none.
-    """
-
-    async def look(self, files: tuple[str, ...]) -> FileWarmth | None:
-        """How large they are and what of them is cached; None: none of them is there."""
-        ...
-
-    async def warm(
-        self, files: tuple[str, ...], *, bytes_per_s: float, go_on: Callable[[], bool]
-    ) -> int:
-        """Read them ahead, at most that fast (in real seconds), while ``go_on`` says so.
-
-        Returns the bytes that were read. Raises Transient when a file cannot be read.
-        """
-        ...
-
-    async def drop(self, files: tuple[str, ...]) -> None:
-        """They need not be cached any more."""
-        ...
-
-    async def host(self) -> HostMemory | None:
-        """Memory of the machine; None: not told."""
         ...
 
 
