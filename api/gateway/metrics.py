@@ -84,12 +84,6 @@ class GatewayMetrics:
             ("model",),
             registry=registry,
         )
-        self._fallbacks = Tally(
-            f"{name}_fallbacks_total",
-            "Requests that were answered from a lower rung of their model's ladder.",
-            ("model", "served_by"),
-            registry=registry,
-        )
         self._unexpected_cold = Tally(
             f"{name}_unexpected_cold_total",
             "Requests to a resident model whose first content took as long as a load.",
@@ -110,6 +104,11 @@ class GatewayMetrics:
             registry=registry,
         )
         self._count_queues(name)
+        self._count_ways(name)
+
+    def _count_ways(self, name: str) -> None:
+        """Ways that are not the usual one of a request to its model."""
+        registry = self.registry
         self._passed = Tally(
             f"{name}_passed_total",
             "Requests that are no inference, by LocalAI's answer.",
@@ -120,6 +119,12 @@ class GatewayMetrics:
             f"{name}_lone_loads_total",
             "Loads that this gateway ordered since no controller answered.",
             ("result",),
+            registry=registry,
+        )
+        self._fallbacks = Tally(
+            f"{name}_fallbacks_total",
+            "Requests that were answered from a lower rung of their model's ladder.",
+            ("model", "served_by"),
             registry=registry,
         )
 
