@@ -9,6 +9,7 @@ from typing import Any
 from adapters.import_compose import import_compose, is_compose, merged_compose
 from adapters.import_parts import Imported, bounded, merged
 from adapters.import_swap import import_swap, is_swap_config
+from adapters.model_advice import advice_on
 from adapters.model_files import FolderModel, is_gallery, models_in, read_folder
 from adapters.settings_keys import names_in
 from adapters.settings_problems import Problems, printable
@@ -80,6 +81,8 @@ def _of_models(
     for line in notes:
         result.note(line)
     for model in models:
+        for line in advice_on(model.config):
+            result.note(f"{model.model}: {line}")
         ours = {key: model.config[key] for key in OURS if key in model.config}
         if ours and model.is_valid:
             for key, value in ours.items():

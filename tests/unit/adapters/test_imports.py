@@ -318,11 +318,12 @@ def test_a_compose_file_without_localai_says_so():
 
 def test_models_of_localai_need_no_entry_but_for_what_is_ours(tmp_path: Path):
     (tmp_path / "a.yaml").write_text("name: a\npreload: true\nparameters: {model: a.gguf}\n")
-    (tmp_path / "b.yaml").write_text("name: b\nbackend: whisper\n")
+    (tmp_path / "b.yaml").write_text("name: b\nbackend: whisper\nmmap: false\n")
     (tmp_path / "c.yaml").write_text("name: c\npinned: true\nparameters: {model: ../c.gguf}\n")
     found, compose = import_paths([tmp_path], {})
     assert found.values == {"models": {"a": {"preload": True}}}
     assert compose is None
+    assert noted(found, "^b: mmap: false copies its weights")
     assert noted(found, "^3 models are LocalAI's")
     assert noted(found, 'c.yaml: "c" names "../c.gguf", which is out of the models folder')
 

@@ -8,6 +8,7 @@ import pytest
 
 from adapters import model_files
 from adapters.localai_warming import warm_up
+from adapters.model_advice import advice_on
 from adapters.model_files import FolderModel, models_in, read_folder
 from adapters.model_kinds import modality_of
 from adapters.model_profiles import parse_scheduling_profile
@@ -200,6 +201,23 @@ def test_a_model_without_gpu_layers_is_on_the_cpu_and_options_may_be_words():
 def test_numbers_that_are_none_are_not_told(value: str):
     profile = parse_scheduling_profile(f"name: a\nthreads: {value}\ngpu_layers: {value}\n")
     assert (profile.threads, profile.gpu_layers, profile.on_host) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({}, []),
+        ({"mmap": True, "mmlock": False}, []),
+        ({"mmlock": True}, ["beside the GPU's copy"]),
+        ({"mmlock": True, "gpu_layers": 0}, ["right so"]),
+        ({"mmap": False}, ["twice"]),
+        ({"mmap": False, "mmlock": True}, ["beside the GPU's copy", "twice"]),
+    ],
+)
+def test_advice_on_how_weights_are_held(config: dict[str, object], says: list[str]):
+    lines = advice_on(config)
+    assert len(lines) == len(says)
+    assert all(words in line for words, line in zip(says, lines, strict=True))
 
 
 def test_two_files_that_name_one_model_are_told(tmp_path: Path):
