@@ -7,9 +7,10 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import redis.asyncio
 import structlog
 
 from adapters.clock import ScaledClock
@@ -112,46 +113,9 @@ async def serve(settings: Settings) -> None:
     servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
     files = {node.node: LocalAIModelFiles(node, clock) for node in config.nodes}
     owner = f"controller-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    loop = ControlLoop(
-        owner,
-        Ports(
-            clock=clock,
-            events=ThinEventLog(RedisEventLog(client)),
-            to_controller=to_controller(client),
-            to_gateways=to_gateways(client),
-            forecasts=RedisForecastStore(client),
-            journal=RedisDecisionJournal(client),
-            controls=RedisControlStore(client),
-            snapshots=RedisSnapshotStore(client),
-            profiles=RedisProfileStore(client),
-            lease=RedisLease(client),
-            load_lock=RedisLoadLock(client),
-            servers=dict(servers),
-            declared=declared_by(servers),
-            sights=sights_of(config, clock),
-            model_files=dict(files),
-            weights={
-                node.node: PageCache(Path(node.models_path), clock)
-                for node in config.nodes
-                if node.models_path is not None
-            },
-            weights_found=ModelFolders(settings.model_folders),
-        ),
-        config,
-    )
+    loop = ControlLoop(owner, _open_ports(settings, servers, files, clock, client), config)
     replicas = LocalAICalls(config.nodes[0], clock)
-    autoscaler = Autoscaler(
-        config.scaling.targets,
-        ScalingPorts(
-            clock=clock,
-            snapshots=RedisSnapshotStore(client),
-            forecasts=RedisForecastStore(client),
-            journal=RedisDecisionJournal(client),
-            store=RedisScalingStore(client),
-            scalers=scalers_of(config.scaling, replicas),
-        ),
-        leads=loop.leads,
-    )
+    autoscaler = _autoscaler(config, clock, client, replicas, loop.leads)
     running = asyncio.create_task(loop.run())
     scaling = asyncio.create_task(autoscaler.run())
     finding = asyncio.create_task(instances_watched(config, servers, clock).run())
@@ -194,6 +158,62 @@ async def serve(settings: Settings) -> None:
         for folder in files.values():
             await folder.close()
         await client.aclose()
+
+
+def _open_ports(
+    settings: Settings,
+    servers: Mapping[NodeId, LocalAIServer],
+    files: Mapping[NodeId, LocalAIModelFiles],
+    clock: Clock,
+    client: redis.asyncio.Redis,
+) -> Ports:
+    """The ways to the outside, as configured."""
+    config = settings.controller_config()
+    return Ports(
+        clock=clock,
+        events=ThinEventLog(RedisEventLog(client)),
+        to_controller=to_controller(client),
+        to_gateways=to_gateways(client),
+        forecasts=RedisForecastStore(client),
+        journal=RedisDecisionJournal(client),
+        controls=RedisControlStore(client),
+        snapshots=RedisSnapshotStore(client),
+        profiles=RedisProfileStore(client),
+        lease=RedisLease(client),
+        load_lock=RedisLoadLock(client),
+        servers=dict(servers),
+        declared=declared_by(servers),
+        sights=sights_of(config, clock),
+        model_files=dict(files),
+        weights={
+            node.node: PageCache(Path(node.models_path), clock)
+            for node in config.nodes
+            if node.models_path is not None
+        },
+        weights_found=ModelFolders(settings.model_folders),
+    )
+
+
+def _autoscaler(
+    config: ControllerConfig,
+    clock: Clock,
+    client: redis.asyncio.Redis,
+    replicas: LocalAICalls,
+    leads: Callable[[], bool],
+) -> Autoscaler:
+    """What says how many replicas there shall be, while this controller leads."""
+    return Autoscaler(
+        config.scaling.targets,
+        ScalingPorts(
+            clock=clock,
+            snapshots=RedisSnapshotStore(client),
+            forecasts=RedisForecastStore(client),
+            journal=RedisDecisionJournal(client),
+            store=RedisScalingStore(client),
+            scalers=scalers_of(config.scaling, replicas),
+        ),
+        leads=leads,
+    )
 
 
 def instances_watched(
