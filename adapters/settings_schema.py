@@ -105,7 +105,7 @@ class Scheduler(Section):
     )
     lease_seconds: Number = setting(
         "A second controller takes over after this long without the first.",
-        default=10.0,
+        default=7.0,
         ge=1,
         le=300,
     )

@@ -19,6 +19,8 @@ from controller.tuning import TunableLeader
 _log = structlog.get_logger("headstart.controller")
 
 RENEWALS_PER_LEASE = 4
+ASKS_PER_LEASE = 8
+"""By who stands by: a lease that has run out is not left lying for long."""
 
 
 class ControlLoop:
@@ -87,7 +89,7 @@ class ControlLoop:
                 away = False
                 if token is not None:
                     return token
-            await self._ports.clock.sleep(self._config.lease_s / RENEWALS_PER_LEASE)
+            await self._ports.clock.sleep(self._config.lease_s / ASKS_PER_LEASE)
 
     async def _renew_while_valid(self, token: int, leading: asyncio.Task[None]) -> None:
         pause_s = self._config.lease_s / RENEWALS_PER_LEASE
