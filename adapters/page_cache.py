@@ -40,6 +40,9 @@ _SHARED = 1
 _READ = 1
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
+_LOWEST_BIT = bytes(value & 1 for value in range(256))
+"""Of each page's byte the lowest bit says whether it is cached; the others are reserved."""
+
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.mmap.argtypes = [
@@ -48,6 +51,11 @@ _LIBC.mmap.argtypes = [
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 _MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def is_supported() -> bool:
+    """Whether this system lets files be read ahead and let go."""
+    return hasattr(os, "posix_fadvise")
 
 
 class PageCache:
@@ -175,7 +183,7 @@ def _resident_bytes(descriptor: int, offset: int, length: int) -> int:
             raise OSError(ctypes.get_errno(), "mincore failed")
     finally:
         _LIBC.munmap(address, length)
-    resident = sum(page & 1 for page in vector.raw)
+    resident = vector.raw.translate(_LOWEST_BIT).count(1)
     return min(length, resident * _PAGE_BYTES)
 
 

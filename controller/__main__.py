@@ -25,7 +25,7 @@ from adapters.localai_replicas import LocalAIReplicas
 from adapters.log_setup import configure_logging
 from adapters.model_folder import ModelFolders
 from adapters.model_profiles import parse_scheduling_profile
-from adapters.page_cache import PageCache
+from adapters.page_cache import PageCache, is_supported
 from adapters.probes.registry import probe_for
 from adapters.probes.threaded import in_thread
 from adapters.probes.wiring import local_nodes, options_for
@@ -188,7 +188,7 @@ def _open_ports(
         weights={
             node.node: PageCache(Path(node.models_path), clock)
             for node in config.nodes
-            if node.models_path is not None
+            if node.models_path is not None and is_supported()
         },
         weights_found=ModelFolders(settings.model_folders),
     )

@@ -21,9 +21,14 @@ _ENDINGS = ("at_s", "since_s", "until_s", "begun_s", "load_ends_s")
 
 
 class ClockSteps:
-    """Compares two clocks from one look to the next."""
+    """Compares two clocks from one look to the next.
 
-    def __init__(self) -> None:
+    ``scale``: seconds of the clocks in a real one. They are read one after the other, and what a
+    busy machine does in between counts that much more.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self._least_s = LEAST_STEP_S * max(1.0, scale)
         self._apart_s: float | None = None
 
     def settled(self, now_s: float, monotonic_s: float, remembered: T) -> T:
@@ -35,7 +40,7 @@ class ClockSteps:
         """By how much the clock of the day was set since the last look; 0: it was not."""
         apart_s = now_s - monotonic_s
         before_s, self._apart_s = self._apart_s, apart_s
-        if before_s is None or abs(apart_s - before_s) < LEAST_STEP_S:
+        if before_s is None or abs(apart_s - before_s) < self._least_s:
             return 0.0
         return apart_s - before_s
 

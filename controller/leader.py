@@ -103,7 +103,7 @@ class Leader:
         self._catalogues = Catalogues(config.nodes)
         self._profiles = dict(config.profiles)
         self._roster = Roster()
-        self._steps = ClockSteps()
+        self._steps = ClockSteps(ports.clock.scale)
         self._hearing = Hearing(ports.to_controller, ports.clock)
         self._asked: set[ModelId] = set()
         self._table: RoutingTable | None = None

@@ -9,7 +9,7 @@ import pytest
 
 from adapters import page_cache
 from adapters.clock import ScaledClock
-from adapters.page_cache import PageCache, cached_bytes, may_see
+from adapters.page_cache import PageCache, cached_bytes, is_supported, may_see
 from contracts.errors import Transient
 from contracts.world import HostMemory
 
@@ -98,6 +98,12 @@ async def test_a_file_that_cannot_be_read_is_told(
     monkeypatch.setattr(os, "preadv", broken)
     with pytest.raises(Transient, match=r"a\.gguf: Input/output error"):
         await cache.warm(("a.gguf",), bytes_per_s=1e12, go_on=lambda: True)
+
+
+def test_where_the_system_cannot_there_is_no_warm_tier(monkeypatch: pytest.MonkeyPatch):
+    assert is_supported()
+    monkeypatch.delattr(os, "posix_fadvise")
+    assert not is_supported()
 
 
 async def test_a_file_that_goes_while_it_is_looked_at_is_not_there(

@@ -24,6 +24,13 @@ def test_a_step_is_the_difference_of_the_two_clocks():
     assert steps.step_s(1012.0, 17.0) == -3600.0
 
 
+def test_a_fast_clock_is_read_less_exactly():
+    steps = ClockSteps(scale=30.0)
+    steps.step_s(1000.0, 5.0)
+    assert steps.step_s(1003.0, 5.0) == 0.0
+    assert steps.step_s(1103.0, 5.0) == 100.0
+
+
 def test_what_is_remembered_moves_by_it():
     steps = ClockSteps()
     w = world(model(A, used_s=90.0))
