@@ -107,25 +107,7 @@ class GatewayService:
             nodes=config.nodes, relay=relay, is_shut=self._dispatcher.is_away, clock=clock
         )
         BackendMetrics(metrics.registry, self._dispatcher, self._model_lists)
-        self._lone_loads = LoneLoads(
-            owner=gateway,
-            servers=ports.servers,
-            lock=ports.load_lock,
-            book=book,
-            admission=self._admission,
-            telemetry=self.telemetry,
-            metrics=metrics,
-            clock=clock,
-        )
-        self.room = WaitingRoom(
-            gateway=gateway,
-            config=live,
-            book=book,
-            admission=self._admission,
-            lone_loads=self._lone_loads,
-            to_controller=ports.to_controller,
-            clock=clock,
-        )
+        self._lone_loads, self.room = self._make_room(gateway)
         peers = Peers(gateway, gone_after_s=max(GONE_AFTER_S, clock.scale))
         self._admission.slots.share = peers.slots
         self._admission.places = peers.places
@@ -243,6 +225,30 @@ class GatewayService:
         now_s = self._ports.clock.monotonic_s()
         since_s = now_s if self._leaving_since_s is None else self._leaving_since_s
         return max(0.0, self.shutdown_grace_s - (now_s - since_s))
+
+    def _make_room(self, gateway: GatewayId) -> tuple[LoneLoads, WaitingRoom]:
+        """Where requests wait for their models, and what loads these without a controller."""
+        ports, clock = self._ports, self._ports.clock
+        lone_loads = LoneLoads(
+            owner=gateway,
+            servers=ports.servers,
+            lock=ports.load_lock,
+            book=self._book,
+            admission=self._admission,
+            telemetry=self.telemetry,
+            metrics=self._metrics,
+            clock=clock,
+        )
+        room = WaitingRoom(
+            gateway=gateway,
+            config=self._live,
+            book=self._book,
+            admission=self._admission,
+            lone_loads=lone_loads,
+            to_controller=ports.to_controller,
+            clock=clock,
+        )
+        return lone_loads, room
 
     def _make_app(self, gateway: GatewayId) -> GatewayApp:
         config, clock = self._live, self._ports.clock
