@@ -68,6 +68,7 @@ async def held(stack: FallbackStack) -> None:
     await stack.clock.sleep(2.5)
 
 
+@pytest.mark.case("P016")
 async def test_without_room_a_cpu_answers_under_the_name_that_was_asked_for():
     async with stack_of() as stack:
         await held(stack)
@@ -143,6 +144,7 @@ async def test_an_upload_is_answered_from_the_ladder_too():
             assert said.headers["X-Headstart-Decision"] == "cpu_fallback"
 
 
+@pytest.mark.case("P016")
 async def test_nothing_of_it_for_those_who_refuse():
     async with stack_of() as stack:
         await held(stack)
