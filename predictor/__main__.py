@@ -15,6 +15,7 @@ from adapters.process_signals import on_signals
 from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_history import RedisHistoryStore
 from adapters.settings import Settings, load_settings
 from contracts.errors import Invalid
 from predictor.engine import PredictorEngine
@@ -37,6 +38,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
             clock=ScaledClock.from_environment(os.environ),
             events=RedisEventLog(client),
             forecasts=RedisForecastStore(client),
+            history=RedisHistoryStore(client),
             champions=ChampionWatch(DiskChampionStore(settings.data_dir), library_versions()),
         ),
         publish_s=config.publish_s,

@@ -86,6 +86,10 @@ class PredictorEngine:
         """The models it knows, longest unseen first."""
         return tuple(self._rows)
 
+    def knows(self, model: ModelId | None) -> bool:
+        """Whether ``model`` is one that it forecasts."""
+        return model in self._rows
+
     @property
     def doubled(self) -> int:
         """Events that had been seen before, and were not counted again."""

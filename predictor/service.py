@@ -2,7 +2,8 @@
 
 State lives in memory alone, and the event log is the truth that it is rebuilt from. So the
 log is read by place from its beginning and then followed. A consumer group would not do: it
-remembers what an earlier life has read, and this life knows nothing of that.
+remembers what an earlier life has read, and this life knows nothing of that. The log is bounded;
+what was before its beginning is told from the rings of past counts.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import structlog
 from contracts.errors import Permanent, Transient
 from contracts.events import AnyEvent
 from contracts.forecasts import ModelForecast
+from contracts.history import HistoryStore
 from contracts.ids import ModelId
 from contracts.ports import Clock, Entry, EventLog, ForecastStore, entry_order
 from predictor.engine import PredictorEngine
+from predictor.history_keeper import BEGINNING, HistoryKeeper
 from predictor.snapshot_watch import LOOK_S, ChampionWatch
 
 _log = structlog.get_logger("headstart.predictor")
@@ -34,7 +37,6 @@ _MAX_WAIT_S = 1.0
 _MIN_WAIT_S = 0.01
 _RETRY_S = 0.5
 """Real seconds between two attempts while the server is away."""
-_BEGINNING = "0"
 
 Attempt = Callable[[], Awaitable[None]]
 
@@ -48,6 +50,8 @@ class PredictorPorts:
     forecasts: ForecastStore
     champions: ChampionWatch | None = None
     """Where a challenger may come from; None: there is none."""
+    history: HistoryStore | None = None
+    """Rings of past counts; None: what the log has forgotten is forgotten."""
 
 
 class PredictorService:
@@ -68,9 +72,14 @@ class PredictorService:
         self._events = ports.events
         self._forecasts = ports.forecasts
         self._champions = ports.champions
+        self._history = (
+            None
+            if ports.history is None
+            else HistoryKeeper(ports.history, engine, flush_s=publish_s)
+        )
         self._looked_at_s = float("-inf")
         self._publish_s = publish_s
-        self._place = _BEGINNING
+        self._place = BEGINNING
         self._published_at_s = float("-inf")
         self._renewed_at_s = float("-inf")
         self._unsent: dict[ModelId, ModelForecast] = {}
@@ -92,6 +101,12 @@ class PredictorService:
         """Learn from what the log holds, as if it happened again, before anything is said."""
         end = await self._events.last_id()
         learn_from_s = self._clock.now_s() - _LEARN_AGAIN_S
+        if self._history is not None and self._place == BEGINNING:
+            await self._history.retell(
+                self._events,
+                self._clock.now_s(),
+                lambda until_s: self._pass_time(until_s, learn_from_s),
+            )
         while entry_order(self._place) < entry_order(end):
             entries = await self._events.read_after(self._place, count=_BATCH)
             for entry in entries:
@@ -141,14 +156,20 @@ class PredictorService:
         for model in self._unremoved:
             self._unsent.pop(model, None)
         if self._unremoved:
+            if self._history is not None:
+                await self._history.drop(tuple(self._unremoved))
             await self._forecasts.remove(tuple(self._unremoved))
             self._unremoved.clear()
         if self._unsent:
             await self._forecasts.put(tuple(self._unsent.values()))
             self._unsent.clear()
+        if self._history is not None:
+            await self._history.flush(self._place, now_s)
 
     def _take(self, entry: Entry[AnyEvent]) -> None:
         self._engine.observe(entry.value)
+        if self._history is not None:
+            self._history.note(entry)
         self._place = entry.entry_id
         self.events_read += 1
 
