@@ -17,6 +17,7 @@ BENCHES: Mapping[str, tuple[str, str]] = {
     "planner": ("cli.bench_planner", "One run of the planner, at 100 and 5,000 models."),
     "warm": ("cli.bench_warm", "A file of weights, read cold and after it was read ahead."),
     "predictor": ("cli.bench_predictor", "Events a second, 500 forecasts, memory of 5,000 models."),
+    "autoscale": ("cli.bench_autoscale", "What foresight is worth to a fleet that starts slowly."),
     "saturation": ("cli.bench_saturation", "What is gained over LocalAI's LRU under full load."),
 }
 """Benchmarks: the module whose ``register(app)`` adds each, and what its line in help says."""
