@@ -57,6 +57,7 @@ class LadderBook:
         self._lists: dict[NodeId, frozenset[ModelId]] = {}
         self._profiles: Mapping[ModelId, ModelProfile] = {}
         self._foreign: set[ModelId] = set()
+        self._asked: frozenset[ModelId] = frozenset()
         self._is_stalled = False
         self._news = asyncio.Event()
         self.ladders: Mapping[ModelId, Ladder] = {}
@@ -78,6 +79,7 @@ class LadderBook:
         """The world as the planner is to see it: rungs where they run, and who stands in."""
         if not self.ladders:
             return world
+        self._note_asked(world)
         return with_stand_ins(with_host_rungs(world, self.ladders), self.ladders, config)
 
     def shown(self, table: RoutingTable, world: WorldSnapshot, state: PlannerState) -> RoutingTable:
@@ -96,20 +98,24 @@ class LadderBook:
     async def run(self, made: Callable[[NodeId], None]) -> None:
         """Make what is missing, until cancelled; ``made`` is told where something was."""
         while True:
+            is_news = True
             try:
                 async with self._clock.timeout(RETRY_S if self._is_stalled else CHECK_S):
                     await self._news.wait()
             except TimeoutError:
-                pass
+                is_news = False
             self._news.clear()
             if self._orders():
-                await self.make(made)
+                await self._make_all(made, checks=not is_news)
 
-    async def make(self, made: Callable[[NodeId], None]) -> None:
-        """Have every node make its rungs. A fault is logged when it begins and when it ends."""
+    async def _make_all(self, made: Callable[[NodeId], None], *, checks: bool) -> None:
+        """Have every node make its rungs. A fault is logged when it begins and when it ends.
+
+        ``checks``: also those that are there are looked at, whether they are still right.
+        """
         try:
             for node in sorted(self._files):
-                if await self._make_on(node):
+                if await self._make_on(node, checks=checks):
                     made(node)
         except HeadstartError as error:
             if not self._is_stalled:
@@ -120,16 +126,33 @@ class LadderBook:
                 _log.info("variants_resumed")
             self._is_stalled = False
 
-    async def _make_on(self, node: NodeId) -> bool:
+    async def _make_on(self, node: NodeId, *, checks: bool) -> bool:
         """Whether anything was made there."""
         here = self._lists.get(node, frozenset())
         is_news = False
         for ladder in list(self.ladders.values()):
-            if ladder.model in here:
-                for rung in ladder.rungs:
-                    if rung.is_made and rung.model not in self._foreign:
-                        is_news |= await self._make(node, ladder.model, rung)
+            if ladder.model not in here or not self._is_wanted(ladder.model):
+                continue
+            for rung in ladder.rungs:
+                is_there = rung.model in here and not checks
+                if rung.is_made and not is_there and rung.model not in self._foreign:
+                    is_news |= await self._make(node, ladder.model, rung)
         return is_news
+
+    def _is_wanted(self, model: ModelId) -> bool:
+        """Whether its rungs are worth a file: somebody named them, or asked for the model."""
+        own = self._config.ladders.get(model)
+        return (own is not None and bool(own.rungs)) or model in self._asked
+
+    def _note_asked(self, world: WorldSnapshot) -> None:
+        asked = frozenset(
+            name
+            for name in self.ladders
+            if name in world.models and world.models[name].last_used_at_s is not None
+        )
+        if not asked <= self._asked:
+            self._asked |= asked
+            self._news.set()
 
     async def _make(self, node: NodeId, model: ModelId, rung: Rung) -> bool:
         files = self._files[node]
@@ -161,6 +184,7 @@ class LadderBook:
         missing = any(
             rung.is_made and rung.model not in everywhere
             for ladder in ladders.values()
+            if self._is_wanted(ladder.model)
             for rung in ladder.rungs
         )
         if missing or ladders != self.ladders:

@@ -57,13 +57,24 @@ def family_of(file: str) -> Family | None:
     return None
 
 
-def beside(file: str, quantisation: str, files: Iterable[str]) -> str | None:
+Families = Mapping[str, Mapping[str, str]]
+"""Files by what they hold, and then by their quantisation."""
+
+
+def families_of(files: Iterable[str]) -> Families:
+    """The files that say what they hold."""
+    found: dict[str, dict[str, str]] = {}
+    for file in sorted(files):
+        family = family_of(file)
+        if family is not None:
+            found.setdefault(family.stem, {}).setdefault(family.quantisation, file)
+    return found
+
+
+def beside(file: str, quantisation: str, families: Families) -> str | None:
     """The file with the same weights in this quantisation; None: there is none."""
     own = family_of(file)
-    if own is None:
-        return None
-    wanted = Family(own.stem, quantisation)
-    return min((other for other in files if family_of(other) == wanted), default=None)
+    return None if own is None else families.get(own.stem, {}).get(quantisation)
 
 
 def all_ladders(
@@ -82,7 +93,7 @@ def all_ladders(
     files : collection
         Files of the models folder, beside those that profiles name.
     """
-    known = set(files) | {file for profile in profiles.values() for file in profile.weights}
+    known = families_of({*files, *(file for one in profiles.values() for file in one.weights)})
     owners = _owners(profiles)
     found: dict[ModelId, Ladder] = {}
     for model in sorted(listed):
@@ -131,16 +142,14 @@ def _owners(profiles: Mapping[ModelId, ModelProfile]) -> dict[str, ModelId]:
     return owners
 
 
-def _resolved(
-    ladder: Ladder, profile: ModelProfile | None, files: Collection[str]
-) -> tuple[Rung, ...]:
+def _resolved(ladder: Ladder, profile: ModelProfile | None, families: Families) -> tuple[Rung, ...]:
     """The rungs that can be made: one that names no file gets that beside the model's own."""
     own = profile.weights[0] if profile is not None and profile.weights else ""
     rungs: list[Rung] = []
     for rung in ladder.rungs:
         if not rung.is_made or rung.file or not rung.quantisation:
             rungs.append(rung)
-        elif (file := beside(own, rung.quantisation, files)) is not None:
+        elif (file := beside(own, rung.quantisation, families)) is not None:
             rungs.append(replace(rung, file=file))
     return tuple(rungs)
 
@@ -149,13 +158,13 @@ def _given(
     model: ModelId,
     options: LadderOptions,
     profile: ModelProfile | None,
-    files: Collection[str],
+    families: Families,
     owners: Mapping[str, ModelId],
 ) -> tuple[Rung, ...]:
     """The rungs that options give to a model that names none."""
     if profile is None or profile.on_host or profile.gpu_layers == 0:
         return ()
-    rungs = list(_smaller(model, profile, files, owners)) if options.smaller_files else []
+    rungs = list(_smaller(model, profile, families, owners)) if options.smaller_files else []
     if options.partial:
         layers = profile.gpu_layers
         half = HALF_OF_UNKNOWN_LAYERS if layers is None else layers // 2
@@ -166,25 +175,19 @@ def _given(
 
 
 def _smaller(
-    model: ModelId, profile: ModelProfile, files: Collection[str], owners: Mapping[str, ModelId]
+    model: ModelId, profile: ModelProfile, families: Families, owners: Mapping[str, ModelId]
 ) -> Iterable[Rung]:
     own = family_of(profile.weights[0]) if profile.weights else None
     if own is None:
         return
-    smaller: dict[str, str] = {}
-    for file in sorted(files):
-        family = family_of(file)
-        if family is None or family.stem != own.stem:
-            continue
-        if _ORDER[family.quantisation] > _ORDER[own.quantisation]:
-            smaller.setdefault(family.quantisation, file)
+    files = families[own.stem]
+    smaller = [word for word in files if _ORDER[word] > _ORDER[own.quantisation]]
     for word in sorted(smaller, key=lambda word: _ORDER[word])[:MAX_SMALLER]:
-        file = smaller[word]
-        owner = owners.get(file)
+        owner = owners.get(files[word])
         yield Rung(
             model=made_name(model, word) if owner is None else owner,
             kind=RungKind.QUANTISED,
             is_made=owner is None,
             quantisation=word,
-            file=file if owner is None else "",
+            file=files[word] if owner is None else "",
         )

@@ -311,6 +311,7 @@ async def test_options_give_rungs_to_models_that_name_none():
     options = LadderOptions(partial=True, smaller_files=True)
     async with stack_of(model, small, ladder=None, options=options) as stack:
         partial = made_name("llama", "gpu16")
+        assert (await chat(stack))[0] == 200
         await stack.until(lambda: stack.table is not None and partial in stack.table.models)
         ladder = stack.table.ladders["llama"]
         assert [(rung.model, rung.kind) for rung in ladder.rungs] == [

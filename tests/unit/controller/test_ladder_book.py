@@ -175,6 +175,21 @@ async def test_a_localai_that_is_away_is_asked_again_and_told_of_once(running):
     ]
 
 
+async def test_what_an_option_gives_is_made_once_somebody_asks_for_the_model(running):
+    house = House(ladders={}, ladder_options=LadderOptions(smaller_files=True))
+    running(house)
+    house.lists(A, a=ModelProfile(model=A, weights=("a.Q8_0.gguf",)))
+    await house.clock.advance(2 * CHECK_S)
+    assert house.files.writes == 0
+    house.book.prepared(world(model(A)), config())
+    await house.clock.advance(0.1)
+    assert house.files.writes == 0
+    house.book.prepared(world(model(A, used_s=99.0)), config())
+    house.book.prepared(world(model(A, used_s=99.0)), config())
+    await house.clock.advance(0.1)
+    assert set(house.files.files) == {A, made_name("a", "q4_k_m")}
+
+
 async def test_a_new_configuration_has_new_ladders(running):
     house = House(ladders={}, ladder_options=LadderOptions(smaller_files=True))
     running(house)

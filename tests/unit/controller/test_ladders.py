@@ -13,6 +13,7 @@ from controller.ladders import (
     Family,
     all_ladders,
     beside,
+    families_of,
     family_of,
     listed_rungs,
     with_host_rungs,
@@ -60,7 +61,7 @@ def test_a_files_name_tells_its_weights_and_their_quantisation(file, family):
 
 
 def test_the_file_beside_differs_in_nothing_else():
-    files = {Q8, Q4, "other.Q4_K_M.gguf", "sub/llama.Q4_K_M.gguf"}
+    files = families_of({Q8, Q4, "other.Q4_K_M.gguf", "sub/llama.Q4_K_M.gguf", "plain.gguf"})
     assert beside(Q8, "q4_k_m", files) == Q4
     assert beside(Q8, "q2_k", files) is None
     assert beside("llama", "q4_k_m", files) is None
