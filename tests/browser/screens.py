@@ -11,6 +11,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser
 
+from contracts.batches import Batch, BatchStatus, LineCounts
 from tests.browser.lively import KINDS
 from tests.browser.pages import Watched, chromium, opened
 from tests.control_server import RunningControl
@@ -28,7 +29,7 @@ PAGES = {
     "nodes": "nodes",
     "settings": "settings",
 }
-LOOKS = {"light": ("light", 1000, 600), "dark": ("dark", 1000, 600), "phone": ("light", 390, 780)}
+LOOKS = {"light": ("light", 1000, 580), "dark": ("dark", 1000, 580), "phone": ("light", 390, 780)}
 MOST_BYTES = 120_000
 
 _PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
@@ -81,12 +82,26 @@ def main() -> None:
     control.live()
     for name, figures in _COMPARED.items():
         control.do(control.lively.snapshots.put_baseline(name, figures))
+    control.do(control.batches.add(_BATCH))
     control.room.settings = _settings
     try:
         asyncio.run(take(Path(sys.argv[1]), control))
     finally:
         control.stop()
 
+
+_BATCH = Batch(
+    batch_id="batch_1",
+    endpoint="/v1/embeddings",
+    input_file_id="file-1",
+    completion_window="24h",
+    status=BatchStatus.IN_PROGRESS,
+    created_at_s=1_795_995_000.0,
+    expires_at_s=1_796_081_400.0,
+    counts=LineCounts(total=12_000, completed=7_250, failed=3),
+    lines_per_s=9.0,
+    metadata={"name": "nightly embeddings"},
+)
 
 _COMPARED: dict[str, dict[str, float]] = {
     "policies": {"configured:headstart": 1.0, "deciding:headstart": 1.0},

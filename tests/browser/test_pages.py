@@ -242,6 +242,7 @@ async def test_the_gpu_is_lent_and_taken_back(browser: Browser, control):
     async with opened(browser, f"{control.url}/#/nodes") as watched:
         page = watched.page
         await expect(page.locator("#nodes-page")).to_contain_text("answers")
+        await expect(page.get_by_role("region", name="GPUs")).to_contain_text("a card")
         await page.get_by_role("button", name="Yield the GPU").click()
         await expect(page.locator("#gpu-state")).to_contain_text("lent", timeout=10_000)
         await page.get_by_role("button", name="Take the GPU back").click()

@@ -3,17 +3,20 @@
 import { call, glance } from "./api.js";
 import { $, el, replace, toast } from "./dom.js";
 import * as format from "./format.js";
+import { poll } from "./polling.js";
 import { onRoute, route } from "./router.js";
 import { now, on, state } from "./store.js";
 import { nodeBar } from "./side.js";
 
 const EVERY_MS = 5000;
 let drawn = "";
+let machines = new Map(); // what the feed leaves out: cards, strains, what fights us
 let turn = 0;
 
 export function startNodesPage() {
   on(["nodes", "models", "tick"], draw);
   on(["hello"], askGpu);
+  poll(["nodes"], () => "v1/nodes?limit=100", takeMachines, 5000);
   onRoute(() => {
     drawn = "";
     draw();
@@ -22,11 +25,16 @@ export function startNodesPage() {
   setInterval(() => !document.hidden && state.connection === "live" && askGpu(), EVERY_MS);
 }
 
+function takeMachines(answer) {
+  machines = new Map((answer?.data ?? []).map((node) => [node.id, node]));
+  draw();
+}
+
 function draw() {
   if (route.page !== "nodes") return;
-  const views = state.nodes.map((node) => ({ ...node, seen: node.seen_at_s === null ? "never" : format.ago(node.seen_at_s, now()) }));
+  const views = state.nodes.map((node) => ({ ...machines.get(node.id), ...node, seen: node.seen_at_s === null ? "never" : format.ago(node.seen_at_s, now()) }));
   const models = [...state.models.values()].map(({ id, node, residency, occupied_bytes }) => [id, node, residency, occupied_bytes]);
-  const text = JSON.stringify([views.map(({ seen_at_s, reading_at_s, ...rest }) => rest), models]);
+  const text = JSON.stringify([views.map(({ seen_at_s, read_at_s, host, ...rest }) => rest), models]);
   if (text === drawn) return;
   drawn = text;
   replace($("nodes-page"), views.length ? views.map(card) : el("p", { class: "empty" }, "No node is known yet."));

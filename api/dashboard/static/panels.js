@@ -77,7 +77,9 @@ function options(panel, place) {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
   const axis = { stroke: color("--muted"), grid: { stroke: color("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-  const lines = panel.series.map((_, index) => ({ stroke: color(COLORS[index]), width: 1.5, points: { show: false }, spanGaps: false }));
+  // A few values far apart make no line: they are drawn as dots.
+  const few = (one) => one.values.filter((value) => value !== null).length < 24;
+  const lines = panel.series.map((one, index) => ({ stroke: color(COLORS[index]), width: 1.5, points: { show: few(one), size: 4, fill: color(COLORS[index]) }, spanGaps: false }));
   const limit = panel.threshold === null ? [] : [{ stroke: color("--bad"), width: 1, dash: [4, 4], points: { show: false } }];
   return {
     width: Math.max(140, place.clientWidth),

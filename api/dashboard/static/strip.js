@@ -99,7 +99,7 @@ function paint() {
     ink.fillRect(0, top + ROW_PX - 6, width, 3);
     for (let step = 0; step < steps; step += 1) {
       const x = Math.floor(step * step_px);
-      const wide = Math.max(1, Math.ceil((step + 1) * step_px) - x);
+      const wide = Math.max(1, Math.floor((step + 1) * step_px) - x);
       if (row.resident_ratio[step] > 0) {
         ink.globalAlpha = 0.25 + 0.75 * row.resident_ratio[step];
         ink.fillStyle = resident;
