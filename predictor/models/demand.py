@@ -40,6 +40,7 @@ from predictor.models.drift import DriftWatch
 from predictor.models.hedge import HedgeWeights
 from predictor.models.pooled_rate import PooledRate
 from predictor.models.river_rate import RiverRate
+from predictor.models.said import Said
 from predictor.opinions import MIXTURE
 from predictor.windows import Floats, Rows
 
@@ -77,33 +78,6 @@ _Part: TypeAlias = DemandSources | ArrivalScores | DriftWatch | HedgeWeights | C
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What all methods said of one horizon.
-
-    Attributes
-    ----------
-    expected : (n, methods)
-        Counts; not a number where one has no opinion.
-    roots : (n, methods, levels)
-    weights : (n, methods)
-    mixed : (n, levels)
-    means : (n, methods)
-    """
-
-    expected: Floats
-    roots: Floats
-    weights: Floats
-    mixed: Floats
-    means: Floats
-
-    @property
-    def mean(self) -> Floats:
-        """The mixture's, (n,)."""
-        mean: Floats = (self.weights * np.nan_to_num(self.means)).sum(axis=1)
-        return mean
-
-
-@dataclass(frozen=True, slots=True)
 class _Pending:
     made_s: float
     rows: Rows
@@ -111,7 +85,7 @@ class _Pending:
     pooled: Floats
     river: Floats
     bases: Floats
-    said: _Said
+    said: Said
     floor: Rows
 
 
@@ -305,7 +279,7 @@ class DemandForecaster:
 
     def _say(
         self, rows: Rows, sources: Sources, river: Floats, horizon: int
-    ) -> tuple[Floats, Floats, _Said]:
+    ) -> tuple[Floats, Floats, Said]:
         """What the shared regression saw, where the others started, and what all say."""
         features, plain = sources.pooled(horizon)
         pooled = self._pooled[horizon].expected(features, plain)
@@ -328,7 +302,7 @@ class DemandForecaster:
         means = self._laws[horizon].means(expected)
         weights = self._hedge[horizon].of(rows, np.isfinite(expected))
         mixed = np.einsum("nm,nml->nl", weights, np.nan_to_num(roots))
-        return features, bases, _Said(expected, roots, weights, mixed, means)
+        return features, bases, Said(expected, roots, weights, mixed, means)
 
     def _settle(self, horizon: int, pending: _Pending) -> None:
         length_s = HORIZONS_S[horizon]
@@ -337,7 +311,7 @@ class DemandForecaster:
         if not valid.any():
             return
         rows, outcomes = pending.rows[valid], outcomes[valid]
-        said, floor = _only(pending.said, valid), pending.floor[valid]
+        said, floor = pending.said.only(valid), pending.floor[valid]
         losses = pinball_loss(counts_at(said.roots), outcomes[:, None])
         quantiles = counts_at(said.mixed)
         mixed = pinball_loss(quantiles, outcomes)
@@ -401,7 +375,7 @@ class DemandForecaster:
                     found[index] = root
         return np.where(np.isfinite(found), from_root(found), np.nan)
 
-    def _floor(self, rows: Rows, said: _Said, horizon: int) -> Rows:
+    def _floor(self, rows: Rows, said: Said, horizon: int) -> Rows:
         seasonal = self._scores.prefers_seasonal(rows)[:, horizon]
         return np.where(seasonal & np.isfinite(said.expected[:, _SEASONAL]), _SEASONAL, _LAST)
 
@@ -417,16 +391,6 @@ class DemandForecaster:
         if model is not None:
             self._river_resets += model.resets
             self._river[row] = None
-
-
-def _only(said: _Said, valid: npt.NDArray[np.bool_]) -> _Said:
-    return _Said(
-        said.expected[valid],
-        said.roots[valid],
-        said.weights[valid],
-        said.mixed[valid],
-        said.means[valid],
-    )
 
 
 def _whole(now_s: float) -> float:
