@@ -184,6 +184,8 @@ class PredictorEngine:
             self._step(self._grid(at_s), watched=True)
         elif self._is_soon(at_s):
             self._walk(at_s, watched=True)
+        else:
+            self._advanced_s = self._grid(at_s)  # old history that is only counted
 
     def _is_soon(self, at_s: float, newest_s: float = -math.inf) -> bool:
         """Whether nothing but a few late ticks can lie between the last step and ``at_s``."""

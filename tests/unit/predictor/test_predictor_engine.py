@@ -309,7 +309,7 @@ def test_what_came_before_a_forecast_was_made_is_no_outcome_of_it(received: Rece
     for call in range(30):
         engine.observe(received("chat", START_S + 600.0 * call))
         engine.tick(START_S + 600.0 * call + 40.0)
-        engine.observe(received("chat", START_S + 600.0 * call + 20.0, f"late {call}"))
+        engine.observe(received("chat", START_S + 600.0 * call + 5.0, f"late {call}"))
         engine.tick(START_S + 600.0 * call + 110.0)
     next_use = curve(engine, CHAT, START_S + 30 * 600.0)
 
