@@ -48,7 +48,7 @@ def body(model: str, **more: object) -> dict[str, object]:
     return {"model": model, "messages": messages, "max_tokens": 1, **more}
 
 
-@pytest.mark.case("P045")
+@pytest.mark.case("P045", "P134")
 async def test_named_checks_are_answered_by_what_is_resident_and_load_nothing(
     http, gateway, emulator
 ):

@@ -79,6 +79,14 @@ def told(
     return " ".join(explain_model(board, one, decisions, NOW_S).sentences)
 
 
+@pytest.mark.case("P134")
+def test_a_trickle_of_checks_that_keeps_a_model_is_told():
+    used = status(Residency.HOT, used_since_load=True, last_used_at_s=NOW_S - 45.0)
+    said = told(used, forecast=curve())
+    assert "It was last used 45 s ago." in said
+    assert "A request within a minute is 45 % likely." in said
+
+
 class TestExplain:
     @pytest.mark.parametrize(
         ("one", "said"),

@@ -23,3 +23,19 @@ async def test_a_load_that_takes_longer_than_the_idle_time_is_not_idle():
         assert A not in stage.server.resident
     finally:
         await stage.close()
+
+
+@pytest.mark.case("P134")
+async def test_without_checks_that_count_as_use_a_model_is_let_go():
+    stage = Stage(policy="idle-timeout", idle_timeout_s=300.0)
+    await stage.start()
+    try:
+        await stage.want(A)
+        await stage.beats(10.0, waiting={A: 1})
+        # Named checks are answered by what is resident and tell no event: nothing comes here.
+        await stage.beats(280.0)
+        assert A in stage.server.resident
+        await stage.beats(40.0)
+        assert A not in stage.server.resident
+    finally:
+        await stage.close()
