@@ -231,6 +231,7 @@ async def test_figures_policies_jobs_and_settings_are_shown(browser: Browser, co
         batch = page.get_by_role("progressbar", name="Progress of batch_1")
         await expect(batch).to_have_attribute("aria-valuenow", "260")
         await expect(page.locator("#jobs-page")).to_contain_text("250 of 1,000")
+        await expect(page.locator("#jobs-page")).to_contain_text("Maintenance")
         await page.get_by_role("link", name="Settings").click()
         await expect(page.locator("#settings-rows tr")).to_have_count(2)
         await page.get_by_label("only changed").check()
@@ -243,6 +244,7 @@ async def test_the_gpu_is_lent_and_taken_back(browser: Browser, control):
         page = watched.page
         await expect(page.locator("#nodes-page")).to_contain_text("answers")
         await expect(page.get_by_role("region", name="GPUs")).to_contain_text("a card")
+        await expect(page.locator("#scaling")).to_contain_text("workers-batch")
         await page.get_by_role("button", name="Yield the GPU").click()
         await expect(page.locator("#gpu-state")).to_contain_text("lent", timeout=10_000)
         await page.get_by_role("button", name="Take the GPU back").click()
@@ -291,7 +293,7 @@ _SIZES = """
 
 
 async def test_a_hundred_models_with_a_week_behind_them_do_not_lag(browser: Browser):
-    kinds = tuple(Kind(f"model-{n:03}", 0.02, 1.0, 3.0) for n in range(100))
+    kinds = tuple(Kind(f"model-{n:03}", 0.2, 1.0, 3.0) for n in range(100))
     control = RunningControl(kinds=kinds, minutes=2).start()
     control.do(_a_week(control))
     control.live()

@@ -4,6 +4,7 @@ import { $, el, replace } from "./dom.js";
 import * as format from "./format.js";
 import { poll } from "./polling.js";
 import { modelLink } from "./router.js";
+import { table } from "./tables.js";
 import { chosen, onWindow } from "./windows.js";
 
 const MOST = 40;
@@ -37,19 +38,6 @@ function tiles({ total, cold_starts_avoided, compared_with, deciding }) {
     tile("Feedback", format.percent(total.satisfaction_ratio), `${format.count(total.feedback)} given`),
     tile("Cold", format.percent(total.cold_ratio), cold_starts_avoided === null ? null : `${format.count(cold_starts_avoided)} avoided against ${compared_with}`),
     tile("Deciding, p95", format.seconds(deciding?.p95_s ?? null), deciding ? `${format.count(deciding.runs)} runs` : null),
-  );
-}
-
-function table(title, heads, rows) {
-  return el(
-    "div",
-    { class: "block" },
-    el("h3", {}, title),
-    el(
-      "div",
-      { class: "scroll wide", tabindex: 0, role: "region", "aria-label": title },
-      el("table", { class: "plain" }, el("thead", {}, el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, index) => el(index ? "td" : "th", index ? {} : { scope: "row" }, cell)))))),
-    ),
   );
 }
 

@@ -4,6 +4,7 @@ import { call, glance } from "./api.js";
 import { $, el, replace, toast } from "./dom.js";
 import * as format from "./format.js";
 import { poll } from "./polling.js";
+import { table } from "./tables.js";
 
 let ask = () => {};
 
@@ -17,7 +18,7 @@ async function draw(queues) {
     replace($("jobs-page"), el("p", { class: "empty" }, "No job queue is set up here, or it does not answer."));
     return;
   }
-  replace($("jobs-page"), queueTable(queues.data), batchTable(batches), failedTable(failed));
+  replace($("jobs-page"), queueTable(queues.data), batchTable(batches), failedTable(failed), choreTable(queues.maintenance ?? []));
 }
 
 const STATES = ["queued", "started", "scheduled", "finished", "failed"];
@@ -51,6 +52,12 @@ function failedTable(failed) {
   return table("Failed for good", ["Job", "Kind", "Error", ""], rows, "None.");
 }
 
+function choreTable(chores) {
+  const time = (at_s) => (at_s === null ? format.UNKNOWN : format.moment(at_s));
+  const rows = chores.map((chore) => [chore.id, `${chore.cron} (${chore.time_zone})`, time(chore.next_at_s), time(chore.last_at_s), chore.last_state ?? format.UNKNOWN]);
+  return table("Maintenance", ["Chore", "When", "Next", "Last", "What became of it"], rows, "Nothing is scheduled.");
+}
+
 async function again(id) {
   try {
     await call("POST", `v1/jobs/${encodeURIComponent(id)}/retry`);
@@ -59,24 +66,4 @@ async function again(id) {
   } catch (fault) {
     toast(`${id}: ${fault.message}`, "bad");
   }
-}
-
-function table(title, heads, rows, none) {
-  return el(
-    "div",
-    { class: "block" },
-    el("h3", {}, title),
-    rows.length
-      ? el(
-          "div",
-          { class: "scroll wide", tabindex: 0, role: "region", "aria-label": title },
-          el(
-            "table",
-            { class: "plain" },
-            el("thead", {}, el("tr", {}, heads.map((text) => (text ? el("th", { scope: "col" }, text) : el("td", {}))))),
-            el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, index) => el(index ? "td" : "th", index ? {} : { scope: "row" }, cell))))),
-          ),
-        )
-      : el("p", { class: "sub" }, none),
-  );
 }

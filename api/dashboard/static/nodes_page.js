@@ -7,6 +7,7 @@ import { poll } from "./polling.js";
 import { onRoute, route } from "./router.js";
 import { now, on, state } from "./store.js";
 import { nodeBar } from "./side.js";
+import { sheet, table } from "./tables.js";
 
 const EVERY_MS = 5000;
 let drawn = "";
@@ -17,6 +18,8 @@ export function startNodesPage() {
   on(["nodes", "models", "tick"], draw);
   on(["hello"], askGpu);
   poll(["nodes"], () => "v1/nodes?limit=100", takeMachines, 5000);
+  poll(["nodes"], () => "v1/groups", drawGroups, 10000);
+  poll(["nodes"], () => "v1/autoscale", drawScaling, 10000);
   onRoute(() => {
     drawn = "";
     draw();
@@ -28,6 +31,23 @@ export function startNodesPage() {
 function takeMachines(answer) {
   machines = new Map((answer?.data ?? []).map((node) => [node.id, node]));
   draw();
+}
+
+function drawGroups(answer) {
+  const most = (value) => (value === null ? "no limit" : format.count(value));
+  const rows = (answer?.data ?? []).map((group) => [
+    group.id,
+    `${format.count(group.resident_models)} of ${format.count(group.models)}`,
+    `${format.bytes(group.occupied_bytes)} of ${group.memory_limit_bytes === null ? "no limit" : format.bytes(group.memory_limit_bytes)}`,
+    `${format.count(group.in_flight)} of ${most(group.concurrency)}`,
+    `${format.count(group.waiting)} of ${most(group.queue)}`,
+  ]);
+  replace($("groups"), rows.length ? table("Groups of work", ["Group", "Resident", "Memory", "Running", "Waiting"], rows) : null);
+}
+
+function drawScaling(answer) {
+  const rows = (answer?.data ?? []).map((target) => [target.id, format.count(target.replicas), target.explanation, target.stale ? "out of date" : format.ago(target.at_s, now())]);
+  replace($("scaling"), rows.length ? table("How many there shall be", ["Target", "Replicas", "Why", "As of"], rows) : null);
 }
 
 function draw() {
@@ -73,16 +93,7 @@ function gpus(cards) {
     gpu.temperature_celsius === null || gpu.temperature_celsius === undefined ? format.UNKNOWN : `${format.decimal(gpu.temperature_celsius, 0)} °C`,
     gpu.power_watts === null || gpu.power_watts === undefined ? format.UNKNOWN : `${format.decimal(gpu.power_watts, 0)} W`,
   ]);
-  return el(
-    "div",
-    { class: "scroll wide", tabindex: 0, role: "region", "aria-label": "GPUs" },
-    el(
-      "table",
-      { class: "plain" },
-      el("thead", {}, el("tr", {}, ["GPU", "Busy", "Memory", "Temperature", "Power"].map((text) => el("th", { scope: "col" }, text)))),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, index) => el(index ? "td" : "th", index ? {} : { scope: "row" }, cell))))),
-    ),
-  );
+  return sheet("GPUs", ["GPU", "Busy", "Memory", "Temperature", "Power"], rows);
 }
 
 /** The button that lends the GPU to another program, where this deployment has it. */

@@ -4,11 +4,13 @@ import { $, el, replace, setText } from "./dom.js";
 import { glance } from "./api.js";
 import * as format from "./format.js";
 import { poll } from "./polling.js";
+import { table } from "./tables.js";
 
 const METHODS = { beside: "counted beside real requests", shadow: "ghosts of the same traffic", ab: "took turns" };
 
 export function startPolicies() {
   poll(["policies"], () => "v1/policies", draw, 10000);
+  poll(["policies"], () => "v1/backtests", drawBacktests, 60000);
 }
 
 async function draw(policies) {
@@ -66,4 +68,17 @@ function interval(one, reach) {
   const middle = el("b");
   middle.style.left = "50%";
   return el("span", { class: "interval", "aria-hidden": "true" }, range, middle);
+}
+
+/** How the forecasts would have done on what came: each method at each horizon, the naive one is 1. */
+function drawBacktests(answer) {
+  const number = (value) => format.decimal(value, 2);
+  const tables = (answer?.data ?? []).map((report) =>
+    table(
+      `Forecasts on ${report.workload}, ${format.moment(report.made_at_s)}: ${report.champion} is published`,
+      ["Method", "Horizon", "Scaled pinball loss", "RMSSE", "80 % band covers", "Brier", "Looks"],
+      report.rows.map((row) => [row.method, format.horizon(row.horizon_s), number(row.scaled_pinball), number(row.rmsse), format.percent(row.coverage_80), format.decimal(row.brier, 3), format.count(row.looks)]),
+    ),
+  );
+  replace($("backtests"), tables);
 }
