@@ -21,6 +21,7 @@ from api.gateway.group_shares import GroupShares
 from api.gateway.router import WEIGHTED_ROUND_ROBIN, Place, choose
 from api.gateway.slots import SlotBook
 from contracts.config import ModelProfile, PlannerConfig
+from contracts.errors import Invalid
 from contracts.events import LoadCause, PriorityClass
 from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId, NodeId, RequestId
@@ -547,3 +548,25 @@ def test_every_example_loads_and_is_right():
     for path in sorted(EXAMPLES.glob("*.yaml")):
         if path.name != "model-with-profile.yaml":
             example(path.name)
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ('{cron: "0 8 * *", models: [a], keep_minutes: 3}', 'schedules[0].cron = "0 8 * *": must'),
+        ('{cron: "0 25 * * *", models: [a], keep_minutes: 3}', "schedules[0].cron = "),
+        (
+            '{cron: "0 8 * * *", timezone: Mars/X, models: [a], keep_minutes: 3}',
+            'schedules[0].timezone = "Mars/X": must be a zone',
+        ),
+        ('{cron: "0 8 * * *", models: [a], until: "24:00"}', "schedules[0].until = "),
+        ('{cron: "0 8 * * *", models: [a], until: 9:00, keep_minutes: 3}', "needs either"),
+        ('{cron: "0 8 * * *", models: [a]}', "needs either keep_minutes or until"),
+        ('{cron: "0 8 * * *", keep_minutes: 3}', "schedules[0]: names no models"),
+    ],
+)
+def test_schedules_that_cannot_be_kept_are_refused_with_their_line(entry: str, says: str):
+    with pytest.raises(Invalid) as error:
+        said(f"schedules:\n  - {entry}\n")
+    assert ":2: schedules[0]" in str(error.value)
+    assert says in str(error.value)
