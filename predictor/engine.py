@@ -179,15 +179,17 @@ class PredictorEngine:
         return False
 
     def _reach(self, at_s: float) -> None:
-        """Make the steps that lie before an event."""
-        if self._advanced_s == -math.inf:
-            self._step(self._grid(at_s), watched=True)
-        elif self._is_soon(at_s):
+        """Make the steps that lie before an event, where somebody lets time pass.
+
+        Where events are only counted nothing is looked at: an engine that looked just when
+        something happens would think the world busy.
+        """
+        if at_s - self._now_s <= _SLEPT_PUBLISHES * self._config.publish_s:
             self._walk(at_s, watched=True)
         else:
-            self._advanced_s = self._grid(at_s)  # old history that is only counted
+            self._advanced_s = max(self._advanced_s, self._grid(at_s))
 
-    def _is_soon(self, at_s: float, newest_s: float = -math.inf) -> bool:
+    def _is_soon(self, at_s: float, newest_s: float) -> bool:
         """Whether nothing but a few late ticks can lie between the last step and ``at_s``."""
         last_s = max(self._advanced_s, self._now_s, newest_s)
         return at_s - last_s <= _SLEPT_PUBLISHES * self._config.publish_s
