@@ -1,0 +1,1 @@
+"""What ``headstart doctor`` looks at, and what it makes of it."""
