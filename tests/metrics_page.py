@@ -16,7 +16,7 @@ HEAD = """# Metrics
 Written by `python -m tests.metrics_page` from what is scraped, so that it is never behind.
 
 Two places are scraped (`data/prometheus/scrape.yaml`): each gateway at `/headstart/metrics`, and
-the control API at `/metrics`, there also as OpenMetrics where the scraper asks for it. Base units
+the control API at `/metrics`, both as OpenMetrics where the scraper asks for it. Base units
 throughout. Labels are bounded: models past a bound share the label `other`, or have no series and
 are counted in `headstart_metrics_omitted_models`. What is not known has no series; it is never 0.
 

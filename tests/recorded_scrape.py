@@ -60,9 +60,9 @@ class _Readings:
 
 
 @functools.cache
-def gateway_scrape() -> str:
+def gateway_scrape(*, openmetrics: bool = False) -> str:
     """A gateway that has seen every kind of thing."""
-    return _gateway_metrics().render().decode()
+    return _gateway_metrics().render(openmetrics=openmetrics).decode()
 
 
 def _gateway_metrics() -> GatewayMetrics:

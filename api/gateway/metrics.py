@@ -7,6 +7,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_latest
 from prometheus_client.registry import Collector
 
 from api.gateway.tallies import Histogram, Tally
@@ -159,8 +160,11 @@ class GatewayMetrics:
         """Add what is read at each scrape."""
         self.registry.register(_Scraped(readings, self.model_label))
 
-    def render(self) -> bytes:
+    def render(self, *, openmetrics: bool = False) -> bytes:
         """The exposition text. Slow with many series: call it in a thread."""
+        if openmetrics:
+            text: bytes = openmetrics_latest(self.registry)  # type: ignore[no-untyped-call]  # the library's
+            return text
         return generate_latest(self.registry)
 
     def model_label(self, model: ModelId | None) -> str:

@@ -20,6 +20,8 @@ OWN_PREFIX = "/headstart/"
 _READY_CACHE_S = 1.0
 _READY_REAL_S = 2.0
 _METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+_OPENMETRICS = b"application/openmetrics-text"
+_OPENMETRICS_TYPE = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 @dataclass(slots=True)
@@ -59,8 +61,10 @@ class OwnPaths:
             case "/headstart/readyz":
                 await self._ready(caller)
             case "/headstart/metrics":
-                text = await asyncio.to_thread(self._metrics.render)
-                await caller.answer(200, text, [(b"content-type", _METRICS_TYPE)])
+                is_open = _OPENMETRICS in (head.get(b"accept") or b"")
+                text = await asyncio.to_thread(self._metrics.render, openmetrics=is_open)
+                told = _OPENMETRICS_TYPE if is_open else _METRICS_TYPE
+                await caller.answer(200, text, [(b"content-type", told)])
             case _:
                 raise not_found(head.path)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from api.control.board import Board
@@ -10,7 +13,7 @@ from contracts.events import PriorityClass
 from contracts.ids import ModelId, NodeId
 from contracts.readings import ProbeReading
 from contracts.world import NodeStatus, PlanningTally, QueueStatus, WorldSnapshot
-from tests.recorded_scrape import control_scrape
+from tests.recorded_scrape import control_scrape, gateway_scrape
 
 
 def samples(board: Board) -> dict[str, float]:
@@ -22,9 +25,10 @@ def samples(board: Board) -> dict[str, float]:
     }
 
 
-def test_a_scrape_is_valid_openmetrics():
-    found = list(text_string_to_metric_families(control_scrape(openmetrics=True)))
-    assert len(found) > 50
+@pytest.mark.parametrize("scrape", [control_scrape, gateway_scrape])
+def test_a_scrape_is_valid_openmetrics(scrape: Callable[..., str]):
+    found = list(text_string_to_metric_families(scrape(openmetrics=True)))
+    assert len(found) > 20
     assert {"counter", "gauge", "histogram"} == {family.type for family in found}
 
 
