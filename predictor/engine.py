@@ -35,6 +35,7 @@ from predictor.models.latency import LatencyForecast
 from predictor.models.next_use import NextUseForecaster
 from predictor.opinions import MIXTURE, ArrivalOpinions, UseOpinions
 from predictor.records import arrival_forecasts, next_use_record
+from predictor.steps import grid, steps_between
 from predictor.windows import Rows
 
 _FIRST_ROWS = 64
@@ -197,11 +198,8 @@ class PredictorEngine:
     def _walk(self, until_s: float, *, watched: bool) -> None:
         """All steps up to ``until_s`` that were not made yet."""
         publish_s = self._config.publish_s
-        last = math.floor(until_s / publish_s)
-        made = round(self._advanced_s / publish_s)
-        first = made + 1 if last - made <= _SLEPT_PUBLISHES else last
-        for number in range(first, last + 1):
-            self._step(number * publish_s, watched=watched)
+        for at_s in steps_between(self._advanced_s, until_s, publish_s, most=_SLEPT_PUBLISHES):
+            self._step(at_s, watched=watched)
 
     def _step(self, at_s: float, *, watched: bool) -> None:
         self._advanced_s = at_s
@@ -211,7 +209,7 @@ class PredictorEngine:
             self._demand.advance(rows, at_s, watched=watched)
 
     def _grid(self, at_s: float) -> float:
-        return math.floor(at_s / self._config.publish_s) * self._config.publish_s
+        return grid(at_s, self._config.publish_s)
 
     def tick(self, now_s: float) -> tuple[ModelForecast, ...]:
         """All forecasts, when they are due (every ``publish_s``), else none."""
