@@ -373,8 +373,7 @@ class PredictorEngine:
             said = self._demand.boosted_quantiles(self._all_rows(), now_s)
             arrivals = in_champions_words(arrivals, said)
         for model, forecast in zip(models, arrivals, strict=True):
-            latencies = self._latency.records(model, made_at_s=now_s, expires_at_s=expires_at_s)
-            self._published[model] = (forecast, *latencies)
+            self._published[model] = (forecast, *self._latency.records(forecast))
 
     def _row(self, model: ModelId) -> int:
         row = self._rows.get(model)

@@ -18,7 +18,7 @@ from contracts.forecasts import Forecast, Signal
 from contracts.ids import ModelId
 from predictor.models.latency import BY_LOAD, LatencyForecast, ModelLatency, RequestLoad
 from predictor.open_requests import OpenRequests
-from predictor.records import latency_forecasts
+from predictor.records import latency_forecasts, work_forecasts
 
 
 class LatencyBook:
@@ -87,12 +87,15 @@ class LatencyBook:
         page = self._pages.get(model)
         return None if page is None else page.cold_wait_s(page.usual_load(0))
 
-    def records(
-        self, model: ModelId, *, made_at_s: float, expires_at_s: float
-    ) -> tuple[Forecast, ...]:
-        """What is published of ``model``."""
-        return latency_forecasts(
-            model, self.expected(model), made_at_s=made_at_s, expires_at_s=expires_at_s
+    def records(self, arrivals: Forecast) -> tuple[Forecast, ...]:
+        """What is published beside the arrivals of a model: its work, and its latencies."""
+        page = self._pages.get(arrivals.model)
+        work = () if page is None else work_forecasts(arrivals, page.per_request())
+        return *work, *latency_forecasts(
+            arrivals.model,
+            self.expected(arrivals.model),
+            made_at_s=arrivals.made_at_s,
+            expires_at_s=arrivals.expires_at_s,
         )
 
     def _first(self, model: ModelId, event: FirstTokenSent) -> None:
@@ -120,8 +123,12 @@ class LatencyBook:
             speed = event.output_tokens / event.service_s
             self._add(model, Signal.TOKENS_PER_S, load, speed)
         page = self._pages.get(model)
-        if page is not None and event.input_tokens is not None:
-            page.add_tokens(event.input_tokens)
+        if page is not None:
+            page.add_request(
+                input_tokens=event.input_tokens,
+                output_tokens=event.output_tokens,
+                service_s=event.service_s,
+            )
 
     def _add(self, model: ModelId, signal: Signal, load: RequestLoad | None, value: float) -> None:
         if model not in self._pages:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from contracts.forecasts import (
     HORIZONS_S,
@@ -142,6 +143,43 @@ def latency_forecasts(
     )
 
 
+def work_forecasts(arrivals: Forecast, per_request: Mapping[Signal, float]) -> tuple[Forecast, ...]:
+    """Tokens and requests in flight that the arrivals amount to, by what one request takes.
+
+    Requests in flight are the mean over the horizon: arrivals times seconds of service, over
+    its length (Little's law).
+    """
+    return tuple(
+        replace(
+            arrivals,
+            signal=signal,
+            horizons=tuple(
+                _times(
+                    horizon,
+                    each / horizon.horizon_s if signal is Signal.CONCURRENCY else each,
+                )
+                for horizon in arrivals.horizons
+            ),
+        )
+        for signal, each in per_request.items()
+    )
+
+
+def _times(horizon: HorizonForecast, factor: float) -> HorizonForecast:
+    """Scores are those of the arrivals: they say nothing of what was made of them."""
+    return HorizonForecast(
+        horizon_s=horizon.horizon_s,
+        mean=horizon.mean * factor,
+        quantiles=tuple(quantile * factor for quantile in horizon.quantiles),
+        method=ARRIVALS_TIMES_MEAN,
+        status=horizon.status,
+        loss=None,
+        floor_loss=None,
+        coverage_ratio=None,
+    )
+
+
+ARRIVALS_TIMES_MEAN = "arrivals_times_mean"
 _TOLD_WEIGHT = 0.01
 
 

@@ -275,11 +275,11 @@ class SignalLatency:
 class ModelLatency:
     """All signals of one model."""
 
-    __slots__ = ("_signals", "_tokens")
+    __slots__ = ("_answers", "_services", "_signals", "_tokens")
 
     def __init__(self) -> None:
         self._signals: dict[Signal, SignalLatency] = {}
-        self._tokens = RecentValues()
+        self._tokens, self._answers, self._services = (RecentValues() for _ in range(3))
 
     @property
     def resets(self) -> int:
@@ -293,9 +293,25 @@ class ModelLatency:
             known = self._signals[signal] = SignalLatency()
         known.add(load, value)
 
-    def add_tokens(self, input_tokens: int) -> None:
-        """A request brought so many."""
-        self._tokens.add(float(input_tokens))
+    def add_request(
+        self, *, input_tokens: int | None, output_tokens: int | None, service_s: float
+    ) -> None:
+        """What one request brought and took; None: nobody counted."""
+        if input_tokens is not None:
+            self._tokens.add(float(input_tokens))
+        if output_tokens is not None:
+            self._answers.add(float(output_tokens))
+        if math.isfinite(service_s) and service_s >= 0.0:
+            self._services.add(service_s)
+
+    def per_request(self) -> Mapping[Signal, float]:
+        """Means of the recent requests, of what is known: tokens, and seconds of service."""
+        values = {
+            Signal.INPUT_TOKENS: self._tokens,
+            Signal.OUTPUT_TOKENS: self._answers,
+            Signal.CONCURRENCY: self._services,
+        }
+        return {signal: recent.mean for signal, recent in values.items() if len(recent)}
 
     def usual_load(self, in_flight: int) -> RequestLoad:
         """What the next request is likely to meet and bring."""

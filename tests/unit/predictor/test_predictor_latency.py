@@ -143,6 +143,8 @@ def test_a_cold_request_waits_for_the_load_and_the_first_content() -> None:
     page.add(Signal.TTFT_S, IDLE, 0.5)
 
     assert page.cold_wait_s(IDLE) == 8.5
+    page.add_request(input_tokens=None, output_tokens=None, service_s=math.nan)
+    assert page.per_request() == {}
     assert page.resets == 0
 
 
@@ -359,3 +361,33 @@ def test_names_that_a_client_made_up_leave_no_page() -> None:
 
     assert engine.models == ()
     assert engine.latency(ModelId("junk-1")) == {}
+
+
+def test_work_is_what_the_arrivals_amount_to() -> None:
+    engine = PredictorEngine(PredictorConfig())
+    for number in range(30):
+        for event in call(number, START_S + 20.0 * number, 4.0):
+            engine.observe(event)
+    engine.tick(START_S + 600.0)
+    (forecast,) = engine.tick(START_S + 610.0)
+    arrivals, tokens, answers, running = (
+        forecast.signal(signal)
+        for signal in (
+            Signal.ARRIVALS,
+            Signal.INPUT_TOKENS,
+            Signal.OUTPUT_TOKENS,
+            Signal.CONCURRENCY,
+        )
+    )
+
+    assert arrivals is not None
+    assert tokens is not None
+    assert answers is not None
+    assert running is not None
+    for came, brought, said, ran in zip(
+        arrivals.horizons, tokens.horizons, answers.horizons, running.horizons, strict=True
+    ):
+        assert brought.quantiles == pytest.approx([100.0 * count for count in came.quantiles])
+        assert said.mean == pytest.approx(50.0 * came.mean)
+        assert ran.mean == pytest.approx(4.0 * came.mean / came.horizon_s)
+        assert ran.loss is None
