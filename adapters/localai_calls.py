@@ -11,13 +11,10 @@ from adapters.localai_answers import Answer
 from adapters.localai_breaker import Breaker
 from adapters.localai_health import CallTimes
 from adapters.localai_warming import WarmUp
+from contracts.agents import MANAGEMENT_AGENT, WARM_UP_AGENT
 from contracts.config import NodeConfig
 from contracts.errors import Transient
 from contracts.ports import Clock
-
-USER_AGENT = "headstart"
-WARM_UP_AGENT = "headstart-warm-up"
-"""Inference that nobody asked for goes by this name, so that nobody takes it for demand."""
 
 MIN_REAL_TIMEOUT_S = 2.0
 """However fast the clock runs, sockets and processes do not."""
@@ -62,7 +59,7 @@ class LocalAICalls:
         limit_s: float,
         may_repeat: bool | None = None,
         is_slow: bool = False,
-        agent: str = USER_AGENT,
+        agent: str = MANAGEMENT_AGENT,
     ) -> Answer:
         """The answer, whatever it is. Raises Transient when there was no whole one in time.
 

@@ -24,6 +24,7 @@ from api.gateway.proxy import Relay
 from api.gateway.recognition import Recognised, Recogniser
 from api.gateway.residency import RouteBook
 from api.gateway.standings import Kind, Standing
+from contracts.agents import WARM_UP_AGENT
 from contracts.ids import ModelId
 from contracts.ports import Clock
 from contracts.reasons import Reason
@@ -31,6 +32,7 @@ from contracts.reasons import Reason
 MAX_AGENTS = 1_000
 _MAX_AGENT_CHARS = 256
 _EXPECT = b"expect"
+_WARM_UPS = WARM_UP_AGENT.encode()
 _LIKELY = re.compile(r"health|probe|uptime|monitor", re.IGNORECASE)
 
 _log = structlog.get_logger("gateway")
@@ -66,6 +68,8 @@ class HealthCheckDesk:
         agent = head.get(b"user-agent")
         if agent is None:
             return False
+        if agent.startswith(_WARM_UPS):
+            return True
         patterns = self._live.now.health_check_agents
         if patterns and matcher(patterns).fullmatch(_text(agent)) is not None:
             return True

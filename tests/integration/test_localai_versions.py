@@ -10,14 +10,17 @@ import pytest
 
 from adapters.clock import ScaledClock
 from adapters.localai import LocalAIServer
-from adapters.localai_calls import WARM_UP_AGENT
 from adapters.localai_discovery import addresses
 from adapters.settings import load_settings
+from contracts.agents import WARM_UP_AGENT
 from contracts.config import NodeConfig
 from contracts.errors import Permanent, Transient
+from contracts.events import RequestReceived
 from contracts.ids import ModelId, NodeId
 from contracts.node_facts import Access, Call
+from contracts.world import Residency
 from tests.emulator_server import RunningEmulator
+from tests.gateway_server import RunningGateway
 
 pytestmark = pytest.mark.integration
 
@@ -251,6 +254,20 @@ class TestWarmUps:
         ]
         assert agents[-1] == WARM_UP_AGENT
         assert set(agents[:-1]) == {"headstart"}
+
+    async def test_it_is_no_demand_for_a_gateway_either(self):
+        with (
+            RunningEmulator(models(), scale=SCALE) as emulator,
+            RunningGateway(emulator.url, scale=SCALE) as gateway,
+        ):
+            emulator.emulator.settings["enable_tracing"] = True
+            async with server_for(gateway.url) as server:
+                await server.load(ModelId("c"))
+                await asyncio.to_thread(gateway.routes, {"c": Residency.HOT})
+                assert await server.warm(ModelId("c"))
+            assert await paths_posted(emulator) == [KINDS["c"][1]]
+            told = await asyncio.to_thread(gateway.told)
+            assert not any(isinstance(event, RequestReceived) for event in told)
 
 
 class TestOldAndNew:
