@@ -141,9 +141,13 @@ class Room:
 
     def can_never_hold(self, status: ModelStatus) -> bool:
         """Whether even an empty node is too small for it, as a whole or at one place."""
-        if self.never_fits(self.main_need(status)) or self.is_over_share(status):
+        if self.usable_bytes is not None and self.main_need(status) > self.usable_bytes:
             return True
-        need = self.need(status) if self.places else _NOTHING
+        if self.shares and self.is_over_share(status):
+            return True
+        if not self.places:
+            return False
+        need = self.need(status)
         return any(
             place.usable_bytes is not None and need.get(place.place, 0) > place.usable_bytes
             for place in self.places

@@ -71,7 +71,8 @@ def come_back(draft: Draft, context: Context, policy: Policy) -> None:
     room = draft.room(context.node, context.config, policy.model_limit(context))
     if room.loading or room.draining or handed_over(draft.world) is not None:
         return
-    away = [status for status in draft.on_node(context.node) if _may_return(status, context)]
+    models = draft.on_node(context.node)
+    away = [status for status in models if status.yielded and _may_return(status, context)]
     for status in sorted(away, key=lambda one: (-(one.last_used_at_s or 0.0), one.model)):
         if not room.shortage(status) and not room.slots_short(status):
             away_s = (("away_s", round(context.now_s - status.residency_since_s, 1)),)
@@ -80,7 +81,7 @@ def come_back(draft: Draft, context: Context, policy: Policy) -> None:
 
 
 def _may_return(status: ModelStatus, context: Context) -> bool:
-    if not status.yielded or status.residency is not Residency.COLD or status.kept_out:
+    if status.residency is not Residency.COLD or status.kept_out:
         return False
     away_s = min(LONGEST_AWAY_S, BACK_AFTER_S * 2.0 ** min(status.yielded - 1, 10))
     return context.now_s - status.residency_since_s >= away_s
