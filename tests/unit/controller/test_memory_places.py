@@ -248,6 +248,8 @@ def test_a_groups_share_is_one_more_bound():
     here = a_room(sized(A, HOT, split={ONE: 40}, group="text"), config=config)
     assert list(here.shortage(sized(B, split={TWO: 20}, group="text")).values()) == [10]
     assert here.shortage(sized(D, split={TWO: 20})) == {}
+    assert here.can_never_hold(sized(B, split={TWO: 60}, group="text"))
+    assert not here.can_never_hold(sized(B, split={TWO: 50}, group="text"))
 
 
 @pytest.mark.case("P027")
