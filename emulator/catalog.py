@@ -11,7 +11,6 @@ from ruamel.yaml.error import YAMLError
 from contracts.errors import Invalid
 from emulator.models import EmulatedModel, dump_yaml, load_yaml, parse_model
 
-
 MAX_REMOVED_FILES = 1_000
 
 _QUANTISED = {"f16": 16.0, "q8_0": 8.5, "q6_k": 6.6, "q5_k_m": 5.7, "q4_k_m": 4.8, "q2_k": 3.0}
@@ -204,7 +203,8 @@ def read_document(body: bytes, content_type: str) -> Mapping[str, Any]:
 def _costs_of(model: EmulatedModel) -> dict[str, Any]:
     names = ("kind", "footprint_mb", "load_s", "parallel", "tokens_per_s", "first_token_s")
     costs = {name: getattr(model, name) for name in (*names, "answer_tokens", "context_size")}
-    return {**costs, "weights": model.weights}
+    told = {"file": model.file, "layers": model.layers, "cpu_factor": model.cpu_factor}
+    return {**costs, **told, "weights": model.weights}
 
 
 def _alias(name: str, target: str) -> Entry:

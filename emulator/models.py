@@ -129,8 +129,11 @@ class EmulatedModel:
         config: dict[str, Any] = {
             "backend": "emulated",
             "context_size": self.context_size,
-            "emulator": {name: getattr(self, name) for name in _EMULATED if name != "kind"}
-            | {name: getattr(self, name) for name in _TOLD if getattr(self, name) != _default(name)},
+            "emulator": {
+                name: getattr(self, name)
+                for name in (*_EMULATED, *_TOLD)
+                if name != "kind" and not (name in _TOLD and getattr(self, name) == _default(name))
+            },
             "known_usecases": [f"FLAG_{usecase.upper()}" for usecase in self.usecases],
             "name": self.name,
             "parameters": {"model": self.weights_file if self.weights else self.name},
