@@ -7,11 +7,12 @@ FROM ${PYTHON_IMAGE} AS build
 ARG LOCK=requirements.lock
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
-COPY requirements*.lock ./
+COPY requirements.lock requirements-s3.lock ./
 # An environment of its own: our flat package names never meet the system's.
 RUN python3 -m venv /opt/headstart \
  && /opt/headstart/bin/pip install --no-compile --require-hashes -r ${LOCK}
 # What builds the wheel is pinned by the lock as well, and stays out of the image.
+COPY requirements-dev.lock ./
 RUN python3 -m venv /opt/build \
  && awk '/^(setuptools|wheel|packaging)==/ {keep = 1} keep {print} !/\\$/ {keep = 0}' \
       requirements-dev.lock > build.lock \
@@ -52,7 +53,7 @@ USER 10001:10001
 EXPOSE 8080 8090
 STOPSIGNAL SIGTERM
 # Asks whichever service this container runs whether it does its work.
-HEALTHCHECK --interval=15s --timeout=10s --start-period=30s --retries=3 \
+HEALTHCHECK --interval=30s --timeout=30s --start-period=30s --retries=3 \
   CMD ["headstart", "health"]
 ENTRYPOINT ["headstart"]
 CMD ["--help"]
