@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: help setup demo test test-localai field-reports lint fmt type ci schema clean
+.PHONY: help setup demo test test-localai test-docker field-reports lint fmt type ci schema docs clean
 
 help: ## show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ test-localai: $(STAMP) ## every call of ours against a real LocalAI that nobody 
 	@test -n "$(LOCALAI_URL)" || { echo "name a LocalAI that nobody uses: make test-localai LOCALAI_URL=http://127.0.0.1:8081 [LOCALAI_MODELS=a,b] [LOCALAI_API_KEY=…]"; exit 2; }
 	LOCALAI_URL="$(LOCALAI_URL)" $(BIN)/python -m pytest -q -m localai tests/contract $(ARGS)
 
+test-docker: $(STAMP) ## build the image and run the compose file (PYTHON_IMAGE=… for another base)
+	$(BIN)/python -m pytest -q -m docker tests/docker $(ARGS)
+
 field-reports: $(STAMP) ## the table of field reports with counts, and the tests that replay them
 	$(BIN)/python -m tests.field_reports
 	$(BIN)/python -m pytest -q -m case $(ARGS)
@@ -47,6 +50,10 @@ fmt: $(STAMP) ## put the code into its format
 schema: $(STAMP) ## write the configuration's schema and reference anew
 	$(BIN)/headstart config schema > data/headstart.schema.json
 	$(BIN)/headstart config docs > docs/reference/configuration.md
+
+docs: $(STAMP) ## the documentation as a site, in var/site; links and anchors are checked
+	$(BIN)/python -m tests.reasons_page
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 ci: ## what continuous integration runs
 	.ci/run
