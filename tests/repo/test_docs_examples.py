@@ -1,4 +1,4 @@
-"""The Python in pages that show how it works and how to extend it is run as it stands there, block after block."""
+"""The Python in pages on how it works and how to extend it is run as it stands there."""
 
 from __future__ import annotations
 
