@@ -1,6 +1,7 @@
 """From what is asked now, what is expected and what there is to a number of replicas: pure.
 
-One replica is planned to serve ``utilisation * capacity`` requests at once. What is needed is the
+One replica is planned to serve ``utilisation * capacity`` requests at once where their number is an
+average, and ``capacity`` where it is what is enough nineteen times in twenty. What is needed is the
 larger of two counts: the one for now (all that somebody waits for, averaged over half a minute) and
 the one for what a forecast expects at the time at which a replica that is ordered now would serve.
 
@@ -51,7 +52,8 @@ def rescaled(
     assert state.load is not None
     there = _there(replicas, state)
     live = _replicas_for(target, state.load) if need.live or there else 0
-    expected = _replicas_for(target, need.expected or 0.0)
+    # Bursts are in what is expected already, and need no part of the capacity kept free.
+    expected = _replicas_for(target, (need.expected or 0.0) * target.utilisation)
     panics = need.live > target.panic_ratio * target.capacity * max(1, replicas.ready)
     if panics:
         live = max(live, _replicas_for(target, need.live))

@@ -135,10 +135,13 @@ def test_with_what_is_to_come_fewer_are_late_for_little_more():
         return 0.5 + 0.45 * math.sin(2 * math.pi * at_s / 1800.0)
 
     arrivals = poisson(wave, until_s=4 * HOUR_S, highest=0.95)
+
+    def expects(at_s: float) -> float:
+        at_once = 10.0 * max(wave(at_s + 90), wave(at_s))
+        return at_once + 1.645 * math.sqrt(at_once)
+
     reactive = played(arrivals, until_s=4 * HOUR_S)
-    foreseen = played(
-        arrivals, until_s=4 * HOUR_S, expects=lambda at_s: 10.0 * max(wave(at_s + 90), wave(at_s))
-    )
+    foreseen = played(arrivals, until_s=4 * HOUR_S, expects=expects)
     assert foreseen.late < reactive.late
     assert foreseen.replica_s <= 1.15 * reactive.replica_s
     assert Reason.FORECAST_NEED in reasons(foreseen)

@@ -105,7 +105,9 @@ def test_a_target_without_models_serves_all():
 def test_what_is_expected_is_rate_times_duration_high_but_not_highest_for_each():
     both = forecast("chat-a", 0.3, 0.6) | forecast("chat-b", 0.4, 0.8) | forecast("image", 9, 9)
     need = need_of(CHAT, world(), both)
-    assert need.expected == pytest.approx(3.0 + 4.0 + math.hypot(3.0, 4.0))
+    assert need.expected == pytest.approx(
+        7.0 + 1.645 * math.sqrt((3.0**2 + 4.0**2) / 1.2816**2 + 7.0)
+    )
 
 
 def test_the_horizon_that_a_start_reaches_to_counts_else_the_last():
@@ -119,9 +121,27 @@ def test_the_horizon_that_a_start_reaches_to_counts_else_the_last():
             ),
         )
     }
-    assert need_of(CHAT, world(), mixed).expected == pytest.approx(1.0)
+    at_once = 1.0 + 1.645
+    assert need_of(CHAT, world(), mixed).expected == pytest.approx(at_once)
     far = ScalingTarget(name="far", start_s=9000.0)
-    assert need_of(far, world(), mixed).expected == pytest.approx(1.0)
+    assert need_of(far, world(), mixed).expected == pytest.approx(at_once)
+    near = ScalingTarget(name="near", start_s=30.0)
+    assert need_of(near, world(), mixed).expected == pytest.approx(100.0 + 16.45)
+
+
+def test_on_a_rising_flank_what_comes_towards_the_end_counts():
+    rising = {
+        ModelId("chat-a"): ModelForecast(
+            model=ModelId("chat-a"),
+            next_use=None,
+            signals=(
+                signal("chat-a", Signal.ARRIVALS, horizon(60.0, 6, 6), horizon(300.0, 54, 54)),
+                signal("chat-a", Signal.DURATION_S, horizon(60.0, 10.0, 10.0)),
+            ),
+        )
+    }
+    expected = need_of(CHAT, world(), rising).expected
+    assert expected == pytest.approx(2.0 + 1.645 * math.sqrt(2.0))
 
 
 @pytest.mark.parametrize(
