@@ -111,10 +111,14 @@ class MemoryAnyOrder(RuleBasedStateMachine):
             self.unseen_change_s = self.stage.now_s
             self.do(self.live(0.5))
 
-    @rule()
-    def localai_begins_anew(self) -> None:
+    @rule(orphans=st.booleans())
+    def localai_begins_anew(self, *, orphans: bool) -> None:
+        """Killed hard, it leaves processes behind that hold memory and that it does not know."""
         for name in MODELS:
             self.do(self.end(name))
+        if orphans:
+            left = {name: self.machine.splits[name] for name in self.machine.resident}
+            self.machine.kept.update(left)
         self.machine.restart()
         self.do(self.live(1.0))
 
