@@ -143,7 +143,7 @@ async def test_an_unload_of_a_busy_model_is_held_and_seen_and_nobody_hangs():
         await running.emulator.wait_for("request_started")
         await running.gateway_sends(UnloadRequested(model=A, at_s=0.0))
         await running.clock.sleep(5.0)
-        assert (await chat(running, "a")).took_s < 30.0  # it is served meanwhile
+        assert (await chat(running, "a")).took_s < 50.0  # it is served meanwhile
         world = await running.world()
         assert (A in world.operator_unloads, world.models[A].occupied_bytes) == (True, 100 * MIB)
         held = [
@@ -171,7 +171,7 @@ async def test_a_slow_stop_makes_the_next_load_wait_and_nothing_fails():
 
 @pytest.mark.case("P038", "P041")
 async def test_what_is_loaded_ahead_has_answered_something_before_anybody_asks():
-    slow_at_first = model("a", first_touch_s=40.0)
+    slow_at_first = model("a", first_touch_s=80.0)
     with house(slow_at_first) as running:
         async with aiohttp.ClientSession(running.gateway.url) as session:
             for _ in range(3):
@@ -180,9 +180,9 @@ async def test_what_is_loaded_ahead_has_answered_something_before_anybody_asks()
         assert running.loads() == []  # a list warms nothing
         await running.gateway_sends(LoadRequested(model=A, at_s=0.0))
         (_, warmed) = await seen(running, ActionApplied, count=2)
-        assert (warmed.kind, warmed.subject, warmed.took_s > 35.0) == ("warm_up", A, True)
+        assert (warmed.kind, warmed.subject, warmed.took_s > 75.0) == ("warm_up", A, True)
         answer = await chat(running, "a")
-        assert (answer.status, answer.took_s < 20.0) == (200, True)
+        assert (answer.status, answer.took_s < 60.0) == (200, True)
         assert running.loads() == ["a"]
 
 
