@@ -111,7 +111,12 @@ async def test_a_killed_one_knows_all_again_when_it_comes_back(redis_url: str) -
     assert before.next_use is not None
     assert after.next_use is not None
     assert after.next_use.status is before.next_use.status
-    assert after.next_use.probability_between(now_s, 45.0, 65.0) > 0.9
+    # As of when the curve was made, which on a slow machine is a good while after the request.
+    made_s = after.next_use.made_at_s
+    late_s = made_s - now_s
+    assert late_s < 55.0
+    soon_s = max(0.0, 45.0 - late_s)
+    assert after.next_use.probability_between(made_s, soon_s, 65.0 - late_s) > 0.9
 
 
 @pytest.mark.parametrize(
