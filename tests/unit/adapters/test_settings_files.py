@@ -116,7 +116,7 @@ def test_errors_name_the_file_and_all_files_are_read():
 def test_a_section_in_one_file_and_a_value_in_the_other_is_an_error():
     write("headstart.yaml", "gateway: {port: 9001}\n")
     write("headstart.d/b.yaml", "gateway: 7\n")
-    with pytest.raises(Invalid, match="gateway = .*: must be a mapping"):
+    with pytest.raises(Invalid, match=r"gateway = .*: must be a mapping"):
         load()
 
 

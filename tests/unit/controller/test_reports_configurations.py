@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from contracts.errors import Permanent
-from contracts.events import NodeLost, NodeObserved
-from contracts.plan import LoadModel, PlannerState
+from contracts.events import AnyEvent, NodeLost, NodeObserved
+from contracts.plan import LoadModel, PlannerState, UnloadModel
 from contracts.world import Residency
 from controller.memory import usable_bytes
 from controller.planner import plan
@@ -29,6 +29,7 @@ def orders(w, *forecasts, policy="headstart"):
         if isinstance(action, LoadModel)
         else ("unload", action.model)
         for action in result.plan.actions
+        if isinstance(action, LoadModel | UnloadModel)
     ]
 
 
@@ -72,7 +73,7 @@ async def test_a_node_that_asks_for_a_key_is_away_until_it_is_answered_again():
 
     clock = VirtualClock()
     server = MemoryModelServer(clock, {})
-    events = []
+    events: list[AnyEvent] = []
     observer = Observer(
         NODE,
         server,

@@ -115,9 +115,10 @@ def test_one_burst_within_the_window_keeps_what_it_needed():
         scaling, state = looked(2, ready=4, state=state, at_s=now_s)
         assert not scaling.changed
         now_s += 10
-    for _ in range(5):
+    for _ in range(4):
         now_s += 10
-        scaling, state = looked(2, ready=4, state=state, at_s=now_s)
+        _, state = looked(2, ready=4, state=state, at_s=now_s)
+    scaling, _ = looked(2, ready=4, state=state, at_s=now_s + 10)
     assert scaling.replicas == 3
 
 

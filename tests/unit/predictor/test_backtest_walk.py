@@ -13,7 +13,6 @@ from contracts.events import FirstTokenSent, PriorityClass, RequestReceived
 from contracts.forecasts import HORIZONS_S, QUANTILE_LEVELS
 from contracts.ids import ModelId, RequestId
 from predictor.backtest import (
-    BOOSTED,
     NAIVE_LAST_VALUE,
     NAIVE_SEASONAL,
     BacktestPlan,
@@ -21,6 +20,7 @@ from predictor.backtest import (
     walk_forward,
 )
 from predictor.backtest_history import MAX_CELLS, MINUTE_S, History
+from predictor.models.boosted import METHOD as BOOSTED
 from predictor.opinions import MIXTURE
 
 HOUR_S = 3600.0
