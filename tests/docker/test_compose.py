@@ -27,19 +27,22 @@ SERVICES = (
 MOST_ON_TOP_MB = 250
 """What our layers may weigh; the base image is its maker's."""
 
-Figures = dict[str, str]
+
+class Figures:
+    """What is measured, told as it comes."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._capture = config.pluginmanager.get_plugin("capturemanager")
+
+    def __setitem__(self, what: str, figure: str) -> None:
+        assert self._capture is not None
+        with self._capture.global_and_fixture_disabled():
+            print(f"{what}: {figure}", flush=True)
 
 
 @pytest.fixture(scope="module")
-def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
-    """What was measured; told in the end."""
-    found: Figures = {}
-    yield found
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    assert reporter is not None
-    reporter.write_line("")
-    for what, figure in sorted(found.items()):
-        reporter.write_line(f"{what}: {figure}")
+def figures(request: pytest.FixtureRequest) -> Figures:
+    return Figures(request.config)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,10 @@ def _chat(stack: Containers, model: str) -> int | None:
     body = {"model": model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
     status, _ = stack.ask("gateway", "/v1/chat/completions", body)
     return status
+
+
+def _client(stack: Containers) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"http://127.0.0.1:{stack.ports['gateway']}/v1", api_key="none")
 
 
 def _forecast_since(stack: Containers, moment_s: float) -> bool:
@@ -182,9 +189,9 @@ def test_what_is_killed_comes_back(stack: Containers, figures: Figures, service:
 def test_what_was_set_and_stored_is_there_after_down_and_up(stack: Containers, figures: Figures):
     assert _chat(stack, "third") == 200
     assert stack.ask("control", "/v1/slas/third", {"target_s": 3.5}, "PUT")[0] == 200
-    client = openai.OpenAI(base_url=f"http://127.0.0.1:{stack.ports['gateway']}/v1", api_key="none")
     line = b'{"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {}}\n'
-    stored = client.files.create(file=("lines.jsonl", line), purpose="batch")
+    with _client(stack) as client:
+        stored = client.files.create(file=("lines.jsonl", line), purpose="batch")
     seconds_until(lambda: stack.ask("control", "/v1/forecasts/third")[0] == 200, "a forecast")
     time.sleep(1.5)  # a kill may lose the last second
 
@@ -196,7 +203,8 @@ def test_what_was_set_and_stored_is_there_after_down_and_up(stack: Containers, f
     _all_healthy(stack, figures, began, "up again")
 
     assert stack.ask("control", "/v1/slas/third")[1]["target_s"] == 3.5
-    assert client.files.content(stored.id).read() == line
+    with _client(stack) as client:
+        assert client.files.content(stored.id).read() == line
     assert stack.ask("control", "/v1/forecasts/third")[0] == 200
     assert _chat(stack, "third") == 200
 
