@@ -25,6 +25,9 @@ NUMBER_LABEL = "com.docker.compose.container-number"
 _LIMIT_S = 30.0
 _STOP_S = 60
 """A container that goes has so long to end what it serves."""
+_WITHOUT_NAMES = frozenset({"bridge", "host", "none"})
+"""The engine's own networks, in which containers have no names for each other."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
@@ -92,7 +95,12 @@ class DockerServices:
         created = await self._do(
             "POST", f"/containers/create?name={name}", _copy_of(pattern, number), ok=(201,)
         )
-        await self._do("POST", f"/containers/{created['Id']}/start", ok=(204, 304))
+        try:
+            await self._do("POST", f"/containers/{created['Id']}/start", ok=(204, 304))
+        except (Permanent, Transient):
+            # Else each further try would leave one more that never ran.
+            await self._do("DELETE", f"/containers/{created['Id']}?force=true", ok=(204, 404))
+            raise
         labels = {NUMBER_LABEL: str(number)}
         return {"Id": created["Id"], "State": "running", "Labels": labels}
 
@@ -145,6 +153,8 @@ def _copy_of(pattern: Mapping[str, Any], number: int) -> dict[str, Any]:
         **config,
         "HostConfig": host,
         "NetworkingConfig": {
-            "EndpointsConfig": {name: {"Aliases": [service]} for name in networks}
+            "EndpointsConfig": {
+                name: {} if name in _WITHOUT_NAMES else {"Aliases": [service]} for name in networks
+            }
         },
     }

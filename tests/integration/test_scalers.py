@@ -38,6 +38,8 @@ class Docker:
         self.containers: dict[str, dict[str, Any]] = {}
         self.created: list[dict[str, Any]] = []
         self.refuse: int | None = None
+        self.networks: dict[str, Any] = {"p_default": {"IPAddress": "10.0.0.3"}}
+        self.starts = True
         self.add("localai", 1)
 
     def add(self, service: str, number: int, state: str = "running") -> None:
@@ -86,7 +88,7 @@ class Docker:
                     "Labels": one["Labels"],
                 },
                 "HostConfig": {"Binds": ["models:/models"], "PortBindings": {"80/tcp": [{}]}},
-                "NetworkSettings": {"Networks": {"p_default": {"IPAddress": "10.0.0.3"}}},
+                "NetworkSettings": {"Networks": self.networks},
             }
         )
 
@@ -100,6 +102,8 @@ class Docker:
     async def _act(self, request: web.Request) -> web.Response:
         one = self.containers[request.match_info["id"]]
         starts = request.match_info["verb"] == "start"
+        if starts and not self.starts:
+            return web.json_response({"message": "no such device"}, status=400)
         one |= {"State": "running", "Status": "Up"} if starts else {"State": "exited"}
         return web.Response(status=204)
 
@@ -131,6 +135,23 @@ async def test_another_container_is_made_from_the_settings_of_one_that_is_there(
     assert first["HostConfig"] == {"Binds": ["models:/models"], "PortBindings": {}}
     assert first["NetworkingConfig"] == {"EndpointsConfig": {"p_default": {"Aliases": ["localai"]}}}
     assert "Hostname" not in first
+
+
+async def test_on_a_network_without_names_it_gets_none(docker):
+    engine, services = docker
+    engine.networks = {"host": {}}
+    await services.scale("localai", 2)
+    assert engine.created[0]["NetworkingConfig"] == {"EndpointsConfig": {"host": {}}}
+
+
+async def test_one_that_cannot_start_is_not_left_behind(docker):
+    engine, services = docker
+    engine.starts = False
+    for _ in range(2):
+        with pytest.raises(Permanent, match="no such device"):
+            await services.scale("localai", 2)
+    assert set(engine.containers) == {"idlocalai1"}
+    assert [made["name"] for made in engine.created] == ["p-localai-2"] * 2
 
 
 async def test_the_last_made_go_first_and_the_first_is_only_stopped(docker):
