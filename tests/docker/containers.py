@@ -22,6 +22,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from adapters.compose_scaler import ComposeScaler
+from cli.ports import free_port
+
 ROOT = Path(__file__).parents[2]
 PROJECT = "headstart-test"
 GIVEN = os.environ.get("DOCKER_IMAGE")
@@ -146,6 +149,33 @@ class Containers:
         except ValueError:
             return status, said
 
+    def count(self, service: str) -> int:
+        labels = {"project": PROJECT, "service": service}
+        filters = [f"--filter=label=com.docker.compose.{k}={v}" for k, v in labels.items()]
+        return len(_run(["docker", "ps", "--quiet", *filters]).split())
+
+    @contextmanager
+    def scaler(self, folder: Path, bounds: str) -> Iterator[ComposeScaler]:
+        """What speaks to ``compose-scaler``, which has the socket and little else."""
+        socket = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        path = socket.removeprefix("unix://")
+        token = folder / "token"
+        token.write_text("t" * 24)
+        token.chmod(0o644)
+        port = free_port()
+        may = ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges:true"]
+        may += ["--group-add", str(Path(path).stat().st_gid), "--network", "host"]
+        may += ["--volume", f"{path}:/var/run/docker.sock", "--volume", f"{token}:/run/token:ro"]
+        run = ["docker", "run", "--detach", "--rm", *may, IMAGE, "compose-scaler"]
+        run += ["--project", PROJECT, "--allow", bounds, "--token-file", "/run/token"]
+        container = _run([*run, "--host", "127.0.0.1", "--port", str(port)]).strip()
+        url = f"http://127.0.0.1:{port}"
+        try:
+            seconds_until(lambda: _answers(f"{url}/healthz"), "the scaler listens")
+            yield ComposeScaler(url, token.read_text())
+        finally:
+            _run(["docker", "rm", "--force", container])
+
     def _kill(self, pid: int) -> float:
         # By a container that sees the host's processes: whoever may use docker need not be root.
         may = ["--pid", "host", "--network", "none", "--user", "0", "--cap-drop", "ALL"]
@@ -235,6 +265,14 @@ def _describe_models(folder: Path) -> None:
     ]
     (place / "models.yaml").write_text(json.dumps({"models": models}))
     (place / "models.yaml").chmod(0o644)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 def _run(command: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import openai
 import pytest
@@ -15,6 +16,7 @@ from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_stores import RedisSnapshotStore
 from adapters.rq_queue import RqJobQueue, connect_blocking
 from cli.ports import free_port
+from contracts.errors import Permanent
 from tests.docker.containers import Containers, build_image, layers, running, seconds_until
 from workers.queues import QUEUES
 
@@ -207,6 +209,21 @@ def test_what_was_set_and_stored_is_there_after_down_and_up(stack: Containers, f
         assert client.files.content(stored.id).read() == line
     assert stack.ask("control", "/v1/forecasts/third")[0] == 200
     assert _chat(stack, "third") == 200
+
+
+def test_the_scaler_starts_another_container_and_takes_it_away(
+    stack: Containers, tmp_path: Path, figures: Figures
+):
+    service = "worker-background"
+    with stack.scaler(tmp_path, f"{service}=1..2") as scaler:
+        began = time.monotonic()
+        asyncio.run(scaler.scale(service, 2))
+        figures["one more container, ordered and started in"] = f"{time.monotonic() - began:.1f} s"
+        assert stack.count(service) == 2
+        asyncio.run(scaler.scale(service, 1))
+        assert stack.count(service) == 1
+        with pytest.raises(Permanent):
+            asyncio.run(scaler.scale(service, 3))
 
 
 def test_nothing_can_be_written_and_the_user_is_nobody(
