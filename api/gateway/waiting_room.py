@@ -393,7 +393,6 @@ class WaitingRoom:
             del self._waiters[model]
             self._asks.stop(model)
 
-
     def _on_lone_end(self, model: ModelId, error: HeadstartError | None) -> None:
         if error is None:
             self._reconsider(model)
