@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,6 +115,12 @@ def _snapshot_since(stack: Containers, moment_s: float) -> bool:
     return asyncio.run(taken()) > moment_s
 
 
+def _prefetches(stack: Containers) -> float:
+    _, page = stack.ask("control", "/metrics")
+    found = re.search(r'^headstart_prefetches_total{result="started"} (\S+)', page, re.MULTILINE)
+    return 0.0 if found is None else float(found[1])
+
+
 def _workers(stack: Containers, queue: str) -> set[str]:
     with connect_blocking(stack.redis_url) as client:
         return {worker.name for worker in RqJobQueue(client, QUEUES).workers(queue)}
@@ -173,6 +180,28 @@ def test_a_request_goes_through_its_model_is_loaded_by_the_controller_and_foreca
     began = time.monotonic()
     assert _chat(stack, "first") == 200
     figures["request, resident"] = f"{(time.monotonic() - began) * 1000:.0f} ms"
+
+
+def test_a_model_that_is_expected_is_loaded_before_it_is_asked_for(
+    stack: Containers, figures: Figures
+):
+    for _ in range(20):
+        assert _chat(stack, "first") == 200
+        time.sleep(1.0)
+    before = _prefetches(stack)
+    # LocalAI comes back empty, nobody asks, and somebody usually does.
+    killed_s = stack.kill_process("localai")
+    seconds_until(lambda: _prefetches(stack) > before, "a prefetch")
+    figures["kill -9 of the process, prefetch after, localai"] = f"{time.time() - killed_s:.1f} s"
+
+    def resident() -> bool:
+        _, state = stack.ask("localai", "/emulator/state")
+        return bool(state["models"]["first"]["residency"] == "hot")
+
+    seconds_until(resident, "the model is resident")
+    began = time.monotonic()
+    assert _chat(stack, "first") == 200
+    figures["request, after a prefetch"] = f"{(time.monotonic() - began) * 1000:.0f} ms"
 
 
 @pytest.mark.parametrize("how", ["process", "container"])
