@@ -71,6 +71,15 @@ def entry_order(entry_id: str) -> tuple[int, int]:
     return int(whole), int(part or 0)
 
 
+def entry_lag_s(place: str, end: str) -> float:
+    """How much older the entry at ``place`` is than the log's end, by the store's real time.
+
+    >>> entry_lag_s("12000-3", "13500-0")
+    1.5
+    """
+    return max(0, entry_order(end)[0] - entry_order(place)[0]) / 1000.0
+
+
 class EventLog(Protocol):
     """The append-only log of telemetry: the truth that state is rebuilt from. Bounded."""
 

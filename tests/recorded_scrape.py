@@ -138,6 +138,7 @@ async def _control_reading() -> Reading:
     for entry in await lively.events.read_after("0", count=1_000_000):
         board.tally.observe(entry.value)
         board.kpis.observe(entry.value)
+        board.log_place = entry.entry_id
     assert board.world is not None
     board.kpis.saw(board.world, lively.clock.now_s())
     board.jobs, board.workers = lively.jobs.counts(), dict.fromkeys(lively.jobs.counts(), 1)

@@ -12,6 +12,7 @@ from api.control.tally import RequestTally
 from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId
 from contracts.plan import Decision
+from contracts.ports import entry_lag_s
 from contracts.routing import RoutingTable
 from contracts.world import Mode, ModelStatus, Sla, WorldSnapshot
 
@@ -35,6 +36,8 @@ class Board:
         Jobs by queue and state, and processes by queue; empty: there is no queue, or not yet.
     mode_wanted : or None
         What somebody set; None: nobody did.
+    log_end, log_place : str or None
+        The newest entry of the event log, and the one that this process has read to.
     store_fault : str or None
         Why the world could not be read at the last try. It may name addresses: for logs.
     """
@@ -57,6 +60,8 @@ class Board:
         self.kpis = KpiLedger(self.target_s)
         self.decisions: Counter[tuple[str, str]] = Counter()
         self.forgotten_forecasts = 0
+        self.log_end: str | None = None
+        self.log_place: str | None = None
 
     def target_s(self, model: ModelId) -> float:
         """The latency target that a request of ``model`` is judged by."""
@@ -128,6 +133,20 @@ class Board:
         if age_s > stale_after_s:
             return f"the controller's last snapshot is {age_s:.0f} s old"
         return None
+
+    def log_lags_s(self) -> Mapping[str, float]:
+        """How far readers of the event log are behind its end; whoever is not known is left out."""
+        places = {
+            "control": self.log_place,
+            "controller": None if self.world is None else self.world.position,
+        }
+        if self.log_end is None:
+            return {}
+        return {
+            reader: entry_lag_s(place, self.log_end)
+            for reader, place in places.items()
+            if place is not None and place != "0"
+        }
 
     def snapshot_age_s(self, now_s: float) -> float | None:
         """Seconds since the controller took the newest snapshot; None: there is none."""

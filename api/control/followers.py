@@ -128,6 +128,7 @@ class Followers:
         board.baselines = await snapshots.baselines()
         board.slas = await settings.slas()
         board.mode_wanted = await settings.mode()
+        board.log_end = await self._ports.events.last_id()
         # A store that lost its data does not make us forget what we know.
         board.world = world or board.world
         board.store_fault = None
@@ -146,7 +147,7 @@ class Followers:
             if isinstance(event, RequestReceived) and event.model is not None:
                 self._board.history.arrived(event.model, event.at_s)
         if entries:
-            self._event_place = entries[-1].entry_id
+            self._event_place = self._board.log_place = entries[-1].entry_id
         # What the world shows of residency is of now: it must not come before older events.
         self._has_caught_up = len(entries) < _EVENT_BATCH
         # A long log is caught up with in slices, so that callers are answered meanwhile.

@@ -63,6 +63,7 @@ class Reading:
     listeners_refused: int
     answers: Mapping[RequestLabels, int]
     forgotten: Mapping[str, int]
+    log_lags_s: Mapping[str, float]
     kpis: tuple[Metric, ...]
 
 
@@ -108,6 +109,7 @@ class ControlMetrics:
             listeners_dropped=self._feed.dropped,
             listeners_refused=self._feed.refused,
             answers=dict(self._answers),
+            log_lags_s=board.log_lags_s(),
             forgotten={
                 "unreadable_events": self._events.skipped,
                 "histories": board.history.forgotten,
@@ -151,6 +153,12 @@ def _service(reading: Reading) -> Iterator[Metric]:
         "snapshot_age_seconds", "Age of the controller's snapshot.", reading.snapshot_age_s
     )
     yield _gauge("forecast_age_seconds", "Age of the newest forecast.", reading.forecast_age_s)
+    yield _by(
+        "event_log_lag_seconds",
+        "How far a reader of the event log is behind its end.",
+        "reader",
+        sorted(reading.log_lags_s.items()),
+    )
     yield _gauge("event_listeners", "Open streams of /v1/events.", reading.listeners)
     yield _counter("event_listeners_dropped", "Streams ended for lag.", reading.listeners_dropped)
     yield _counter("event_listeners_refused", "Streams over the limit.", reading.listeners_refused)

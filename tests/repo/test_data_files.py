@@ -27,6 +27,7 @@ WITHOUT_A_PANEL = {
     "headstart_event_listeners",
     "headstart_event_listeners_dropped_total",
     "headstart_event_listeners_refused_total",
+    "headstart_event_log_lag_seconds",
     "headstart_failed_requests_total",
     "headstart_gateway_backend_in_flight",
     "headstart_gateway_circuits_forgotten_total",

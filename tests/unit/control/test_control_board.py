@@ -327,3 +327,16 @@ def test_groups_are_shown_with_what_they_may_take_and_take():
     assert (early.occupied_bytes, early.memory_limit_bytes) == (busy.occupied_bytes, 900)
     assert (early.in_flight, early.waiting) == (2, 3)
     assert (late.id, late.models, late.occupied_bytes, late.concurrency) == ("late", 0, 0, 1)
+
+
+@pytest.mark.case("P111")
+def test_how_far_readers_are_behind_the_log_is_told_where_it_is_known():
+    board = Board(default_target_s=2.0)
+    assert board.log_lags_s() == {}
+    board.log_end = "15000-2"
+    assert board.log_lags_s() == {}
+    board.log_place = "12500-0"
+    board.world = WorldSnapshot(taken_at_s=1.0, position="15000-1")
+    assert board.log_lags_s() == {"control": 2.5, "controller": 0.0}
+    board.world = WorldSnapshot(taken_at_s=1.0)
+    assert board.log_lags_s() == {"control": 2.5}
