@@ -82,7 +82,8 @@ def unseal(snapshot: bytes, sealing: Sealing) -> BoostedChallenger:
         or its numbers cannot be.
     """
     start = len(MAGIC) + _SIGNATURE_HEX + 1
-    if not snapshot.startswith(MAGIC) or len(snapshot) <= start:
+    is_whole = len(snapshot) > start and snapshot[start - 1 : start] == b"\n"
+    if not snapshot.startswith(MAGIC) or not is_whole:
         raise Invalid("snapshot: is not one of this version, or cut off")
     body = snapshot[start:]
     if not hmac.compare_digest(snapshot[len(MAGIC) : start - 1], _signature(body, sealing.key)):

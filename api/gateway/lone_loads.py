@@ -216,7 +216,9 @@ class LoneLoads:
         except HeadstartError as error:
             _log.debug("node_not_looked_at", node=node, error=str(error))
         else:
-            self._book.note_residents(node, report.resident, now_s=self._clock.now_s())
+            now_s = self._clock.now_s()
+            for news in self._book.note_residents(node, report.resident, now_s=now_s):
+                self.on_end(news, None)
 
     async def _load_patiently(self, model: ModelId, node: NodeId) -> None:
         """Load; where the load before it was cut off, LocalAI has to cool down first.

@@ -213,8 +213,11 @@ class RouteBook:
         self._load_times.note(model, load_s)
         self.on_loaded(model, node)
 
-    def note_residents(self, node: NodeId, residents: Collection[ModelId], *, now_s: float) -> None:
-        """What the node itself lists, where that is news: others have loaded or stopped it."""
+    def note_residents(
+        self, node: NodeId, residents: Collection[ModelId], *, now_s: float
+    ) -> tuple[ModelId, ...]:
+        """What the node itself lists: others have loaded and stopped there. Of which it is news."""
+        news = []
         for route in () if self._table is None else self._table.models.values():
             if self._home(route) != node or self.is_ghost(route.model):
                 continue
@@ -222,6 +225,8 @@ class RouteBook:
             if is_there != (self._residency(route) is Residency.HOT):
                 residency = Residency.HOT if is_there else Residency.COLD
                 self._seen[route.model] = Seen(at_s=now_s, residency=residency, node=node)
+                news.append(route.model)
+        return tuple(news)
 
     def note_ghost(self, model: ModelId, node: NodeId, *, now_s: float) -> None:
         """LocalAI lists it on ``node``, but its process is dead: it has to be loaded again.

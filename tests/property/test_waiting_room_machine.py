@@ -99,6 +99,7 @@ class Room(RuleBasedStateMachine):
     def _publish(self, hot: frozenset[ModelId], draining: frozenset[ModelId]) -> None:
         self.made += 1
         self.hot = set(hot) - draining
+        self.server.resident.update(hot)
         self.room.on_table(
             RoutingTable(
                 token=self.made,

@@ -145,3 +145,15 @@ def test_with_what_is_to_come_fewer_are_late_for_little_more():
     assert foreseen.late < reactive.late
     assert foreseen.replica_s <= 1.15 * reactive.replica_s
     assert Reason.FORECAST_NEED in reasons(foreseen)
+
+
+def test_what_was_ordered_and_is_not_wanted_any_more_never_comes():
+    """A bound that falls while replicas start: those that start go first."""
+    fleet = Fleet(TARGET, start_s=90.0, patience_s=5.0)
+    fleet._scale(4)
+    fleet._scale(2)
+    assert len(fleet._starting) == 1
+    for at_s, _, act in sorted(fleet._due):
+        fleet._pass(at_s)
+        act()
+    assert len(fleet._load) == 2

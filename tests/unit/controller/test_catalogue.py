@@ -180,3 +180,10 @@ def test_slots_of_localais_own_file_stay_where_none_are_configured():
     assert merged[A] == ModelProfile(model=A, target_s=1.0, slots=4)
     assert merged[B].slots == 1
     assert merged[C].slots is None
+
+
+def test_models_that_may_not_be_there_together_are_known_as_such():
+    profiles = {A: ModelProfile(model=A, exclusive=("heavy",)), B: ModelProfile(model=B)}
+    w = listed(world(), A, B, profiles=profiles)
+    assert (w.models[A].exclusive, w.models[B].exclusive) == (("heavy",), ())
+    assert listed(w, A, B, profiles={}).models[A].exclusive == ("heavy",)

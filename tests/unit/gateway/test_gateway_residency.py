@@ -298,10 +298,11 @@ def test_what_a_node_lists_itself_is_believed_where_it_is_news():
     )
     known.note_ghost(ModelId("dead"), NODE, now_s=100.0)
     listed = [ModelId(name) for name in ("hot", "come", "dead")]
-    known.note_residents(NODE, listed, now_s=100.0)
-    known.note_residents(NodeId("another"), [], now_s=100.0)
+    news = known.note_residents(NODE, listed, now_s=100.0)
+    assert set(news) == {"gone", "come"}
+    assert known.note_residents(NodeId("another"), [], now_s=100.0) == ()
     kinds = {name: known.standing(ModelId(name), 100.0).kind for name in ("hot", "come")}
     assert kinds == {"hot": Kind.FORWARD, "come": Kind.FORWARD}
     waits = {known.standing(ModelId(name), 100.0).kind for name in ("gone", "cold", "dead")}
     assert waits == {Kind.WAIT}
-    RouteBook().note_residents(NODE, listed, now_s=100.0)
+    assert RouteBook().note_residents(NODE, listed, now_s=100.0) == ()

@@ -25,6 +25,7 @@ from contracts.events import (
 from contracts.forecasts import Signal
 from contracts.ids import ModelId, NodeId, RequestId
 from predictor.engine import PredictorEngine
+from predictor.latency_book import LatencyBook
 from predictor.models.latency import (
     RECENT,
     REGRESSION,
@@ -391,3 +392,21 @@ def test_work_is_what_the_arrivals_amount_to() -> None:
         assert said.mean == pytest.approx(50.0 * came.mean)
         assert ran.mean == pytest.approx(4.0 * came.mean / came.horizon_s)
         assert ran.loss is None
+
+
+def test_a_request_of_a_model_without_a_page_is_nobody_s() -> None:
+    book = LatencyBook()
+    ended = RequestCompleted(
+        event_id="e1",
+        at_s=START_S,
+        source="g",
+        request_id=RequestId("r1"),
+        model=CHAT,
+        status=200,
+        duration_s=1.0,
+        service_s=1.0,
+        input_tokens=1,
+        output_tokens=1,
+    )
+    book.observe(ended)
+    assert book.cold_wait_s(CHAT) is None

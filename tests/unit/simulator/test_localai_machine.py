@@ -673,3 +673,21 @@ def test_a_forgotten_model_has_no_past():
     made.cool_down("a", 100.0, 0.0)
     made.forget("a")
     assert made.cooldown_left_s("a", 1.0) == 0.0
+
+
+def test_a_restart_remembers_nothing_and_tells_its_callers_nothing():
+    made = machine(capacity_bytes=30)
+    make_hot(made, "a", 0.0)
+    made.infer(1, "a", 70.0)
+    made.load(2, "b", 71.0)
+    made.infer(3, "b", 71.5)
+    made.leave(3, 72.0)
+    effects = made.restart(73.0)
+    assert refusal(effects, 1).kind is RefusalKind.BROKEN
+    assert refusal(effects, 2).kind is RefusalKind.BROKEN
+    assert not any(isinstance(one, Refused) and one.caller == 3 for one in effects)
+    records = {(one.kind, one.model, one.cause) for one in effects if isinstance(one, Record)}
+    assert (RecordKind.UNLOADED, "a", StopCause.RESTART) in records
+    assert (RecordKind.LOAD_CANCELLED, "b", StopCause.RESTART) in records
+    assert made.listed() == ()
+    make_hot(made, "b", 80.0)
