@@ -21,6 +21,7 @@ from contracts.ids import ModelId
 
 if TYPE_CHECKING:
     from adapters.clock import ScaledClock
+    from adapters.settings import Settings
     from cli.traffic import Planned
     from simulator.recipe import Recipe
 
@@ -76,7 +77,8 @@ async def _real(url: str, folder: Path, stop: asyncio.Event) -> None:
     """A real LocalAI is only watched until somebody changes the mode on the page."""
     from cli.stack import Stack
 
-    async with Stack({**os.environ, "HEADSTART_LOCALAI_URL": url}, folder) as stack:
+    env = {**usual_ports(os.environ), "HEADSTART_LOCALAI_URL": url}
+    async with Stack(env, folder) as stack:
         _say(stack.control_url, stack.gateway_url, f"LocalAI at {url}, mode observe")
         await stop.wait()
 
@@ -159,7 +161,7 @@ def _environment(time_scale: float) -> dict[str, str]:
     )
     clock_s = today.timestamp() + START_OF_DAY_S
     return {
-        **os.environ,
+        **usual_ports(os.environ),
         "HEADSTART_ENV": "dev",
         "HEADSTART_TIME_SCALE": repr(time_scale),
         "HEADSTART_TIME_ANCHOR": f"{time.time()!r}:{clock_s!r}",
@@ -173,11 +175,34 @@ def _data(name: str) -> Any:
     return files("data").joinpath("demo", name)
 
 
+def usual_ports(environ: Mapping[str, str]) -> dict[str, str]:
+    """With the configured ports, where nobody listens there; else, as for ``0``, any will do."""
+    from cli.ports import is_free
+    from cli.services import SERVICES, wanted_ports
+
+    result = dict(environ)
+    for wanted in wanted_ports(SERVICES, _configured(environ)):
+        if not environ.get(wanted.variable) and is_free(wanted.host, wanted.port):
+            result[wanted.variable] = str(wanted.port)
+    return result
+
+
+def _configured(environ: Mapping[str, str]) -> Settings:
+    from adapters.settings import load_settings
+
+    return load_settings({name: value for name, value in environ.items() if value != "0"})
+
+
 def _say(control_url: str, gateway_url: str, what: str) -> None:
+    from cli import services
+
+    hint = ""
+    if control_url != services.control_url(_configured(os.environ)):
+        hint = f"In a terminal: headstart explain MODEL --url {control_url}\n"
     sys.stdout.write(
         f"\nHeadstart runs with {what}.\n"
         f"  dashboard  {control_url}/\n"
         f"  gateway    {gateway_url}/v1\n"
-        "Stop it with Ctrl-C.\n"
+        f"{hint}Stop it with Ctrl-C.\n"
     )
     sys.stdout.flush()

@@ -29,6 +29,11 @@ def free_port(host: str = "127.0.0.1") -> int:
         return int(probe.getsockname()[1])
 
 
+def is_free(host: str, port: int) -> bool:
+    """Whether the port can be listened on now."""
+    return _refusal(host, port) is None
+
+
 def require_free(wanted: Iterable[WantedPort]) -> None:
     """Check that all these ports can be had, and that no two services want the same.
 

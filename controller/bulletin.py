@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from contracts.config import ControllerConfig
@@ -10,6 +11,7 @@ from contracts.forecasts import Forecasts
 from contracts.ports import SnapshotStore
 from contracts.world import WorldSnapshot
 from controller.lulls import background_limits
+from controller.memory import usable_bytes
 from controller.outbox import Outbox
 
 
@@ -31,12 +33,23 @@ class Bulletin:
         forecasts: Forecasts,
         figures: Mapping[str, Mapping[str, float]],
     ) -> None:
-        """Have all of it written; what cannot be is left out, the next is newer."""
+        """Have all of it written; what cannot be is left out, the next is newer.
+
+        Nodes are told with their budget, which the planner reckons for itself.
+        """
         limits = background_limits(
             world, forecasts, self._config.planner, slots=self._config.batch_slots
         )
-        self._outbox.add(partial(self._snapshots.put_world, world))
+        self._outbox.add(partial(self._snapshots.put_world, self._with_budgets(world)))
         for one in limits:
             self._outbox.add(partial(self._snapshots.put_limits, one))
         for name, figures_of_one in figures.items():
             self._outbox.add(partial(self._snapshots.put_baseline, name, figures_of_one))
+
+    def _with_budgets(self, world: WorldSnapshot) -> WorldSnapshot:
+        planner = self._config.planner
+        nodes = {
+            name: replace(node, budget_bytes=usable_bytes(node, planner))
+            for name, node in world.nodes.items()
+        }
+        return replace(world, nodes=nodes)

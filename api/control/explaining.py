@@ -63,7 +63,8 @@ def free_bytes(board: Board, node: NodeStatus | None) -> int | None:
     """What of the budget is not taken by models; None: no budget is known."""
     if node is None or node.budget_bytes is None or board.world is None:
         return None
-    taken = sum(one.occupied_bytes for one in board.world.on_node(node.node))
+    there = board.world.on_node(node.node)
+    taken = sum(one.occupied_bytes for one in there if not one.on_host)
     return max(0, node.budget_bytes - taken)
 
 
@@ -122,7 +123,7 @@ def _demand(status: ModelStatus, chance: float | None, now_s: float) -> list[str
 def _room(board: Board, status: ModelStatus, node: NodeStatus | None) -> list[str]:
     if node is not None and not node.alive:
         return [f"Its node {node.node} does not answer."]
-    if status.residency not in (Residency.COLD, Residency.FAILED):
+    if status.residency not in (Residency.COLD, Residency.FAILED) or status.on_host:
         return []
     if status.footprint_bytes is None:
         return ["Nobody knows how much memory it needs, so nothing is evicted for it."]

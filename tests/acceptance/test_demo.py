@@ -31,6 +31,7 @@ END_S = 10.0
 """Real seconds in which all of it has to end once it is told to."""
 
 MODELS = ("alpha", "beta", "gamma", "delta", "epsilon")
+ANY_PORTS = {"HEADSTART_GATEWAY_PORT": "0", "HEADSTART_CONTROL_PORT": "0"}
 EVERY_S = 3.0
 MINUTES = 3
 ROW_KEYS = {
@@ -127,7 +128,7 @@ async def replay() -> AsyncIterator[Running]:
 
 async def test_the_demo_shows_forecasts_and_ends_by_itself_with_nothing_left():
     before = demo_folders()
-    async with running("demo", "--seconds", "30") as demo:
+    async with running("demo", "--seconds", "30", **ANY_PORTS) as demo:
         page = (await demo.said(r"dashboard +(http://\S+)")).group(1)
         gateway = (await demo.said(r"gateway +(http://\S+)/v1")).group(1)
         shown = await get(page)
@@ -160,7 +161,7 @@ async def test_the_demo_shows_forecasts_and_ends_by_itself_with_nothing_left():
 
 @pytest.mark.parametrize("chosen", [signal.SIGINT, signal.SIGTERM])
 async def test_the_demo_ends_at_once_when_it_is_told_to(chosen: signal.Signals):
-    async with running("demo") as demo:
+    async with running("demo", **ANY_PORTS) as demo:
         await demo.said("Ctrl-C")
         family = demo.family()
         demo.process.send_signal(chosen)

@@ -89,7 +89,10 @@ def control(tmp_path: Path) -> Iterator[str]:
     demo = subprocess.Popen(
         [BIN / "headstart", "demo", "--seconds", "120"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+        env={
+            "PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONUNBUFFERED": "1",
+            "HEADSTART_GATEWAY_PORT": "0", "HEADSTART_CONTROL_PORT": "0",
+        },
     )  # fmt: skip
     try:
         assert demo.stdout is not None

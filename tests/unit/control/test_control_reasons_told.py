@@ -141,6 +141,16 @@ class TestExplain:
     def test_room_is_told_for_one_that_is_not_there(self, one, node, said):
         assert said in told(one, **node)
 
+    def test_models_on_cpus_take_nothing_of_the_budget(self):
+        assert "budget" not in told(status(on_host=True))
+        board = Board(default_target_s=2.0)
+        rung = ModelStatus(
+            model=B, node=NODE, residency=Residency.HOT, footprint_bytes=3 * GB, on_host=True
+        )
+        node = NodeStatus(node=NODE, alive=True, budget_bytes=10 * GB)
+        board.world = WorldSnapshot(taken_at_s=NOW_S, nodes={NODE: node}, models={B: rung})
+        assert free_bytes(board, node) == 10 * GB
+
     def test_rules_that_hold_for_it(self):
         said = told(status(pinned=True, kept_out=True), mode=Mode.OBSERVE)
         assert "It is pinned" in said

@@ -29,6 +29,7 @@ from contracts.messages import (
 from contracts.plan import Outcome
 from contracts.reasons import Reason
 from contracts.world import Mode, PrefetchTally, Residency, Sla
+from controller.memory import usable_bytes
 from controller.roster import GONE_AFTER_S
 from tests import worlds
 from tests.controller_stage import GATEWAY, NODE, START_S, A, B, C, Stage
@@ -533,6 +534,14 @@ class TestRestart:
         await stage.snapshots.put_world(replace(world, operator_loads=frozenset({A})))
         await stage.start("two")
         assert (await stage.world()).operator_loads == frozenset()
+
+
+async def test_nodes_are_told_with_the_memory_that_orders_may_fill(stage):
+    await stage.start()
+    await stage.clock.advance(2.0)
+    node = (await stage.world()).nodes[NODE]
+    assert node.budget_bytes == usable_bytes(node, stage.config.planner)
+    assert 0 < node.budget_bytes <= node.memory_total_bytes
 
 
 class TestOutages:
