@@ -50,7 +50,7 @@ def status(url: Url = None, *, json_: Json = False) -> None:
         return
     table = Table(box=None, pad_edge=False)
     for column in ("node", "card", "name", "used", "others", "of", "busy", "temperature", "power"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column not in ("node", "card", "name"))
     for row in rows:
         table.add_row(*row)
     Console().print(table)

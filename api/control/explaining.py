@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from api.control.board import Board
 from api.control.phrases import sentence
 from contracts.events import LoadCause
+from contracts.memory import PlaceKind
 from contracts.plan import Decision, Outcome
 from contracts.world import ModelStatus, NodeStatus, Residency
 
@@ -64,8 +65,13 @@ def free_bytes(board: Board, node: NodeStatus | None) -> int | None:
     if node is None or node.budget_bytes is None or board.world is None:
         return None
     there = board.world.on_node(node.node)
-    taken = sum(one.occupied_bytes for one in there if not one.on_host)
+    taken = sum(one.occupied_bytes for one in there if takes_budget(one, node))
     return max(0, node.budget_bytes - taken)
+
+
+def takes_budget(status: ModelStatus, node: NodeStatus) -> bool:
+    """Whether it takes of the memory that the node's budget is about: none on CPUs beside GPUs."""
+    return not (status.on_host and any(place.kind is PlaceKind.GPU for place in node.places))
 
 
 def _state(status: ModelStatus, now_s: float) -> str:
@@ -123,7 +129,9 @@ def _demand(status: ModelStatus, chance: float | None, now_s: float) -> list[str
 def _room(board: Board, status: ModelStatus, node: NodeStatus | None) -> list[str]:
     if node is not None and not node.alive:
         return [f"Its node {node.node} does not answer."]
-    if status.residency not in (Residency.COLD, Residency.FAILED) or status.on_host:
+    if status.residency not in (Residency.COLD, Residency.FAILED):
+        return []
+    if node is not None and not takes_budget(status, node):
         return []
     if status.footprint_bytes is None:
         return ["Nobody knows how much memory it needs, so nothing is evicted for it."]

@@ -52,6 +52,8 @@ def phases_of(journey: Journey) -> list[schemas.PhaseView]:
     """The parts of its time that are known, in their order; they add up to its duration."""
     parts: list[tuple[str, float]] = []
     waited_s, total_s = journey.wait_s, journey.duration_s
+    if waited_s is None and journey.outcome == "completed":
+        return []  # nobody recorded when it went on, as of those that the demo begins with
     if waited_s is None:
         # It never went anywhere: all of its time was spent waiting.
         waited_s = total_s if total_s is not None else None

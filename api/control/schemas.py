@@ -91,6 +91,9 @@ class ModelView(Schema):
     weights_bytes: int | None = None
     cached_ratio: float | None = None
     group: str = ""
+    on_host: bool = Field(
+        default=False, description="It runs on CPUs, beside the GPUs of its node."
+    )
     scheduled_at_s: float | None = Field(None, description="When a schedule wants it resident.")
 
 

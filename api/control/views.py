@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from api.control import comparing, schemas
 from api.control.board import Board
+from api.control.explaining import takes_budget
 from api.control.history import HistoryRow
 from api.control.memory_views import memory_views
 from api.control.node_views import fact_views
@@ -47,6 +48,7 @@ def model_view(board: Board, status: ModelStatus, now_s: float) -> schemas.Model
     attainment = board.tally.attainment(now_s, status.model)
     warmth = None if board.world is None else board.world.warmth.get(status.model)
     use = None if board.world is None else board.world.scheduled.get(status.model)
+    node = None if board.world is None else board.world.nodes.get(status.node)
     return schemas.ModelView(
         id=status.model,
         node=status.node,
@@ -75,6 +77,7 @@ def model_view(board: Board, status: ModelStatus, now_s: float) -> schemas.Model
         weights_bytes=None if warmth is None else warmth.weights_bytes,
         cached_ratio=None if warmth is None else warmth.cached_ratio,
         group=status.group,
+        on_host=node is not None and not takes_budget(status, node),
         scheduled_at_s=None if use is None else use.starts_at_s,
     )
 
@@ -138,7 +141,7 @@ def node_view(board: Board, node: NodeStatus) -> schemas.NodeView:
         memory_total_bytes=node.memory_total_bytes,
         memory_used_bytes=node.memory_used_bytes,
         used_by_others_bytes=node.used_by_others_bytes,
-        occupied_bytes=sum(status.occupied_bytes for status in models),
+        occupied_bytes=sum(one.occupied_bytes for one in models if takes_budget(one, node)),
         model_limit=node.model_limit,
         resident_models=sum(status.residency is Residency.HOT for status in models),
         **fact_views(node),

@@ -219,7 +219,7 @@ function drawProfile(profile) {
   const rows = (profile?.numbers ?? []).map((one) => {
     const value = one.unit === "bytes" ? format.bytes(one.value) : one.unit === "seconds" ? format.seconds(one.value) : format.decimal(one.value);
     const from = [SOURCES[one.source] ?? one.source, one.count ? `${format.count(one.count)} times` : null, one.age_s === null ? null : `${format.seconds(one.age_s)} ago`].filter(Boolean).join(", ");
-    return el("li", {}, el("span", { class: "name" }, one.name.replaceAll("_", " ").replace(/ (bytes|s)\b/, "")), el("span", { class: "value" }, `${value} (${from})`));
+    return el("li", {}, el("span", { class: "name" }, one.name.replaceAll("_", " ").replace(/ (bytes|s)\b/, "").replace(":", " on ")), el("span", { class: "value" }, `${value} (${from})`));
   });
   replace($("profile"), rows.length ? el("ul", { class: "memory-list" }, rows) : el("p", { class: "sub" }, "Nothing was measured of it yet."));
 }

@@ -34,7 +34,7 @@ function nodeData(node) {
   const models = [...state.models.values()]
     .filter((model) => model.node === node.id && HOLDS_MEMORY.has(model.residency))
     .sort((a, b) => b.occupied_bytes - a.occupied_bytes || (a.id < b.id ? -1 : 1))
-    .map(({ id, occupied_bytes, residency, footprint_bytes }) => ({ id, occupied_bytes, residency, known: footprint_bytes !== null }));
+    .map(({ id, occupied_bytes, residency, footprint_bytes, on_host }) => ({ id, occupied_bytes, residency, known: footprint_bytes !== null, on_host }));
   const { id, alive, budget_bytes, memory_total_bytes, used_by_others_bytes, occupied_bytes } = node;
   return { id, alive, budget_bytes, memory_total_bytes, used_by_others_bytes, occupied_bytes, models };
 }
@@ -47,7 +47,7 @@ function nodeView(node) {
   const limit = node.budget_bytes ?? node.memory_total_bytes;
   const scale = Math.max(node.memory_total_bytes ?? 0, (node.budget_bytes ?? 0) + others, node.occupied_bytes + others, 1);
   const bar = el("div", { class: "memory-bar", role: "img", "aria-label": memoryWords(node, limit) });
-  node.models.forEach((model, index) => bar.append(segment(model.id, model.occupied_bytes, scale, `tint-${index % 8} ${model.residency}`)));
+  node.models.forEach((model, index) => model.on_host || bar.append(segment(model.id, model.occupied_bytes, scale, `tint-${index % 8} ${model.residency}`)));
   if (others) bar.append(segment("other programs", others, scale, "others"));
   if (node.budget_bytes !== null && node.budget_bytes < scale) {
     const mark = el("span", { class: "budget-mark", title: `budget ${format.bytes(node.budget_bytes)}` });
@@ -61,9 +61,9 @@ function nodeView(node) {
       el(
         "li",
         {},
-        el("span", { class: `dot tint-${index % 8} ${model.residency}`, "aria-hidden": "true" }),
+        el("span", { class: model.on_host ? "dot" : `dot tint-${index % 8} ${model.residency}`, "aria-hidden": "true" }),
         el("span", { class: "name" }, model.id),
-        el("span", { class: "sub" }, model.residency === "hot" ? "" : model.residency),
+        el("span", { class: "sub" }, [model.on_host ? "on the CPU" : "", model.residency === "hot" ? "" : model.residency].filter(Boolean).join(", ")),
         el("span", { class: "value" }, model.known ? format.bytes(model.occupied_bytes) : "size unknown"),
       ),
     ),
@@ -92,7 +92,7 @@ function segment(name, bytes, scale, kind) {
 }
 
 function memoryWords(node, limit) {
-  const models = node.models.map((model) => `${model.id} ${format.bytes(model.occupied_bytes)}`).join(", ");
+  const models = node.models.filter((model) => !model.on_host).map((model) => `${model.id} ${format.bytes(model.occupied_bytes)}`).join(", ");
   const of = limit === null ? "" : ` of a budget of ${format.bytes(limit)}`;
   return `${node.id}: ${format.bytes(node.occupied_bytes)}${of} taken. ${models || "No model is resident"}.`;
 }

@@ -10,12 +10,20 @@ import pytest
 from api.control.board import Board
 from api.control.explaining import explain_model, free_bytes
 from api.control.turning import what_would_change
+from api.control.views import model_view, node_view
 from contracts.events import LoadCause
 from contracts.forecasts import NEXT_USE_GRID_S, ForecastStatus, ModelForecast, NextUse
 from contracts.ids import ModelId, NodeId
+from contracts.memory import PlaceId, PlaceKind, PlaceStatus
 from contracts.plan import Decision, Outcome
 from contracts.reasons import Reason
-from contracts.world import Mode, ModelStatus, NodeStatus, Residency, WorldSnapshot
+from contracts.world import (
+    Mode,
+    ModelStatus,
+    NodeStatus,
+    Residency,
+    WorldSnapshot,
+)
 
 A, B = ModelId("a"), ModelId("b")
 NODE = NodeId("n")
@@ -142,14 +150,18 @@ class TestExplain:
         assert said in told(one, **node)
 
     def test_models_on_cpus_take_nothing_of_the_budget(self):
-        assert "budget" not in told(status(on_host=True))
+        card = PlaceStatus(place=PlaceId("GPU-1"), kind=PlaceKind.GPU)
+        assert "budget" not in told(status(on_host=True), places=(card,))
+        assert "of the budget are free" in told(status(on_host=True))
         board = Board(default_target_s=2.0)
         rung = ModelStatus(
             model=B, node=NODE, residency=Residency.HOT, footprint_bytes=3 * GB, on_host=True
         )
-        node = NodeStatus(node=NODE, alive=True, budget_bytes=10 * GB)
+        node = NodeStatus(node=NODE, alive=True, budget_bytes=10 * GB, places=(card,))
         board.world = WorldSnapshot(taken_at_s=NOW_S, nodes={NODE: node}, models={B: rung})
         assert free_bytes(board, node) == 10 * GB
+        assert node_view(board, node).occupied_bytes == 0
+        assert model_view(board, rung, NOW_S).on_host
 
     def test_rules_that_hold_for_it(self):
         said = told(status(pinned=True, kept_out=True), mode=Mode.OBSERVE)

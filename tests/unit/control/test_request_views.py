@@ -46,6 +46,12 @@ def test_without_first_content_there_is_the_wait_and_localai():
     assert parts(one) == [("queue", 1.0), ("load", 0.0), ("upstream", 2.0)]
 
 
+def test_an_answer_whose_start_nobody_recorded_did_not_wait_for_a_slot():
+    one = journey(duration_s=3.0, outcome="completed", status=200)
+    assert parts(one) == []
+    assert "slot" not in request_view(one, 200.0).sentence
+
+
 def test_one_that_never_went_anywhere_waited_all_the_time():
     refused = journey(
         duration_s=30.0, outcome="failed", error="queue_timeout", origin=Origin.GATEWAY
