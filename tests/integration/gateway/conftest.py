@@ -230,7 +230,12 @@ class Gateway:
         await self.service.stop()
 
     async def publish(self, table: RoutingTable) -> None:
-        """The controller sends a table; returns once the gateway has it."""
+        """The controller sends a table; returns once the gateway has it.
+
+        What it calls resident is so: a gateway that loads alone looks at LocalAI itself.
+        """
+        hot = {route.model for route in table.models.values() if route.residency is Residency.HOT}
+        self.server.resident.update(hot)
         await self.to_gateways.send(table)
         await eventually(lambda: self.service.room._book.table is table)
 
