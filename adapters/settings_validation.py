@@ -46,6 +46,7 @@ def validate(source: Source, problems: Problems) -> Document | None:
     _check_ratios(document, source, problems)
     _check_keys(document, source, problems)
     _check_schedules(document, source, problems)
+    _check_autoscaling(document, source, problems)
     return document if problems.count == before else None
 
 
@@ -192,6 +193,15 @@ def _check_schedules(document: Document, source: Source, problems: Problems) -> 
             problems.add(where, f"{said(place)}: needs either keep_minutes or until")
         if not schedule.models and not schedule.yield_:
             problems.add(where, f"{said(place)}: names no models")
+
+
+def _check_autoscaling(document: Document, source: Source, problems: Problems) -> None:
+    for name, target in document.autoscaling.items():
+        if "max" in target.model_fields_set and target.max < target.min:
+            place = ("autoscaling", name, "max")
+            problems.add(
+                origin_of(place, source), f"{said(place)} = {target.max}: is below min {target.min}"
+            )
 
 
 def _check_keys(document: Document, source: Source, problems: Problems) -> None:

@@ -155,6 +155,13 @@ _TOLD = ("file", "layers", "cpu_factor")
 """These stand in the model's own YAML where they say anything."""
 
 _FIELDS = {item.name: item for item in fields(EmulatedModel)}
+_WORDS: dict[tuple[type, ...], str] = {
+    (str,): "text",
+    (bool,): "true or false",
+    (int,): "a whole number",
+    (int, float): "a number",
+}
+
 _MINIMUM = {
     "first_touch_s": 0,
     "footprint_mb": 0,
@@ -258,7 +265,7 @@ def _checked(key: str, value: object, *, where: str) -> object:
     else:
         wanted = (int, float) if isinstance(default, float) else (int,)
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-        raise Invalid(f"{where}: {key} = {value!r}: must be {wanted[0].__name__}")
+        raise Invalid(f"{where}: {key} = {value!r}: must be {_WORDS[wanted]}")
     least = _MINIMUM.get(key)
     if least is not None and isinstance(value, int | float) and value < least:
         raise Invalid(f"{where}: {key} = {value!r}: must be at least {least}")

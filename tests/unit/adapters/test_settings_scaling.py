@@ -78,3 +78,10 @@ def test_every_key_arrives(tmp_path: Path):
 def test_what_is_wrong_names_the_key(tmp_path: Path, key: str, said: str):
     with pytest.raises(Invalid, match=rf"autoscaling\.chat\.{said}"):
         scaling(tmp_path, f"autoscaling: {{chat: {{{key}}}}}")
+
+
+def test_a_max_below_the_min_is_refused_and_follows_where_it_is_left_out(tmp_path: Path):
+    with pytest.raises(Invalid, match=r"autoscaling\.chat\.max = 1: is below min 5"):
+        scaling(tmp_path, "autoscaling: {chat: {min: 5, max: 1}}")
+    (chat,) = scaling(tmp_path, "autoscaling: {chat: {min: 5}}").targets
+    assert (chat.smallest, chat.largest) == (5, 5)
