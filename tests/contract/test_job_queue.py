@@ -184,7 +184,7 @@ def test_a_server_that_is_away_is_transient_for_every_question():
         with pytest.raises(Transient):
             jobs.workers("background")
         # Nothing can be wrong with the address of a server that nobody asks.
-        with pytest.raises(Invalid, match="not understood"):
+        with pytest.raises(Invalid, match="must specify one of the following schemes"):
             connect_blocking("http://redis")
 
 
