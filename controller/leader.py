@@ -130,7 +130,7 @@ class Leader:
             profiles=lambda: self._profiles,
             changed=self._wake.set,
         )
-        self._turns = NodeTurns(ports.load_lock, owner, ports.clock)
+        self._turns = NodeTurns(ports.load_lock, ports.clock)
         self._reconciler = Reconciler(
             clock=ports.clock,
             servers=ports.servers,

@@ -3,7 +3,8 @@
 Gateways that hear no controller load by themselves, one at a time on a node and under its lock
 (``contracts.ports.node_lock``). A leader takes the same lock for its loads there, as many at once
 as it likes: so whatever either of them does not know of the other yet, bytes are given out once.
-A leader that dies leaves the lock behind for ``HOLD_REAL_S``.
+All leaders are one owner, since the lease lets only one lead: a new one takes over what the last
+has left. To gateways a leader that dies leaves the lock behind for ``HOLD_REAL_S``.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from contracts.errors import HeadstartError, Transient
 from contracts.ids import NodeId
 from contracts.ports import Clock, LoadLock, node_lock
 
-HOLD_REAL_S = 5.0
+HOLD_REAL_S = 1.0
+FIRST_HOLD_REAL_S = 3.0
+"""Of a new leader: until its tables and answers have reached every gateway."""
 WAIT_REAL_S = 2.0
 FIRST_WAIT_REAL_S = 1.5
-_RENEW_REAL_S = 1.5
+_RENEW_REAL_S = 0.3
 _LOOK_REAL_S = 0.05
+_OWNER = "controller"
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -31,9 +35,8 @@ _log = structlog.get_logger("headstart.controller")
 class NodeTurns:
     """The locks that one leader holds, each for as long as any load of its own runs there."""
 
-    def __init__(self, lock: LoadLock | None, owner: str, clock: Clock) -> None:
+    def __init__(self, lock: LoadLock | None, clock: Clock) -> None:
         self._lock = lock
-        self._owner = owner
         self._clock = clock
         self._loads: Counter[NodeId] = Counter()
         self._renewing: dict[NodeId, asyncio.Task[None]] = {}
@@ -48,7 +51,7 @@ class NodeTurns:
         busy = set(nodes)
         while True:
             for node in sorted(busy):
-                if await self._is_taken(node):
+                if await self._is_taken(node, hold_s=FIRST_HOLD_REAL_S):
                     busy.discard(node)
             if not busy or self._clock.monotonic_s() >= end_s:
                 break
@@ -80,12 +83,12 @@ class NodeTurns:
                 raise Transient(f"a gateway loads on {node} alone; this load is planned anew")
             await self._clock.sleep(_LOOK_REAL_S * self._clock.scale)
 
-    async def _is_taken(self, node: NodeId) -> bool:
+    async def _is_taken(self, node: NodeId, *, hold_s: float = HOLD_REAL_S) -> bool:
         """Without a store nobody can take turns, and a load goes on."""
         if self._lock is None:
             return True
         try:
-            return await self._lock.take(node_lock(node), self._owner, hold_s=HOLD_REAL_S)
+            return await self._lock.take(node_lock(node), _OWNER, hold_s=hold_s)
         except HeadstartError as error:
             _log.debug("node_turn_not_taken", node=node, error=str(error))
             return True
@@ -99,7 +102,7 @@ class NodeTurns:
         if self._lock is None:
             return
         try:
-            await self._lock.release(node_lock(node), self._owner)
+            await self._lock.release(node_lock(node), _OWNER)
         except HeadstartError as error:
             # It frees itself soon.
             _log.debug("node_turn_not_released", node=node, error=str(error))

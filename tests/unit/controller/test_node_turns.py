@@ -9,7 +9,13 @@ import pytest
 from contracts.errors import Transient
 from contracts.ids import NodeId
 from contracts.ports import node_lock
-from controller.node_turns import FIRST_WAIT_REAL_S, HOLD_REAL_S, WAIT_REAL_S, NodeTurns
+from controller.node_turns import (
+    FIRST_HOLD_REAL_S,
+    FIRST_WAIT_REAL_S,
+    HOLD_REAL_S,
+    WAIT_REAL_S,
+    NodeTurns,
+)
 from simulator.clock import VirtualClock, settle
 from simulator.memory_ports import MemoryLoadLock
 
@@ -19,9 +25,9 @@ A, B = NodeId("a"), NodeId("b")
 async def test_free_nodes_are_taken_at_once_and_free_themselves():
     clock = VirtualClock()
     lock = MemoryLoadLock(clock)
-    assert await NodeTurns(lock, "leader", clock).take_over((A, B)) == frozenset()
+    assert await NodeTurns(lock, clock).take_over((A, B)) == frozenset()
     assert not await lock.take(node_lock(A), "gateway", hold_s=30.0)
-    await clock.advance(HOLD_REAL_S + 0.1)
+    await clock.advance(FIRST_HOLD_REAL_S + 0.1)
     assert await lock.take(node_lock(A), "gateway", hold_s=30.0)
 
 
@@ -29,7 +35,7 @@ async def test_a_load_that_ends_in_time_is_waited_for():
     clock = VirtualClock()
     lock = MemoryLoadLock(clock)
     await lock.take(node_lock(A), "gateway", hold_s=30.0)
-    taking = asyncio.create_task(NodeTurns(lock, "leader", clock).take_over((A, B)))
+    taking = asyncio.create_task(NodeTurns(lock, clock).take_over((A, B)))
     await settle()
     await clock.advance(0.5)
     assert not taking.done()
@@ -42,7 +48,7 @@ async def test_one_that_takes_longer_is_left_to_go_on():
     clock = VirtualClock()
     lock = MemoryLoadLock(clock)
     await lock.take(node_lock(A), "gateway", hold_s=30.0)
-    taking = asyncio.create_task(NodeTurns(lock, "leader", clock).take_over((A, B)))
+    taking = asyncio.create_task(NodeTurns(lock, clock).take_over((A, B)))
     await settle()
     await clock.advance(FIRST_WAIT_REAL_S + 0.2)
     assert await taking == {A}
@@ -50,16 +56,16 @@ async def test_one_that_takes_longer_is_left_to_go_on():
 
 async def test_without_a_lock_or_a_store_it_goes_on():
     clock = VirtualClock()
-    assert await NodeTurns(None, "leader", clock).take_over((A,)) == frozenset()
+    assert await NodeTurns(None, clock).take_over((A,)) == frozenset()
     lock = MemoryLoadLock(clock)
     lock.fault = Transient("away")
-    assert await NodeTurns(lock, "leader", clock).take_over((A,)) == frozenset()
+    assert await NodeTurns(lock, clock).take_over((A,)) == frozenset()
 
 
 async def test_its_loads_hold_a_node_together_until_the_last_has_ended():
     clock = VirtualClock()
     lock = MemoryLoadLock(clock)
-    turns = NodeTurns(lock, "leader", clock)
+    turns = NodeTurns(lock, clock)
     async with turns.hold(A):
         async with turns.hold(A):
             await clock.advance(3.0 * HOLD_REAL_S)
@@ -72,7 +78,7 @@ async def test_its_loads_hold_a_node_together_until_the_last_has_ended():
 async def test_where_a_gateway_loads_a_load_is_planned_anew():
     clock = VirtualClock()
     lock = MemoryLoadLock(clock)
-    turns = NodeTurns(lock, "leader", clock)
+    turns = NodeTurns(lock, clock)
     await lock.take(node_lock(A), "gateway", hold_s=30.0)
 
     async def load() -> None:
@@ -90,7 +96,16 @@ async def test_without_a_store_loads_go_on():
     clock = VirtualClock()
     lock = MemoryLoadLock(clock)
     lock.fault = Transient("away")
-    async with NodeTurns(lock, "leader", clock).hold(A):
+    async with NodeTurns(lock, clock).hold(A):
         pass
-    async with NodeTurns(None, "leader", clock).hold(A):
+    async with NodeTurns(None, clock).hold(A):
         pass
+
+
+async def test_a_new_leader_takes_over_what_the_last_has_left():
+    clock = VirtualClock()
+    lock = MemoryLoadLock(clock)
+    async with NodeTurns(lock, clock).hold(A):
+        assert await NodeTurns(lock, clock).take_over((A,)) == frozenset()
+        async with NodeTurns(lock, clock).hold(A):
+            assert not await lock.take(node_lock(A), "gateway", hold_s=1.0)
