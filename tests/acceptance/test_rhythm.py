@@ -54,7 +54,10 @@ def loaded_ahead(log: Sequence[Event], answers: Sequence[Answer]) -> list[int]:
         elif event["kind"] == "unloaded":
             was_loaded = False
         elif event["kind"] == "request_received":
-            number = int(event["request_id"].partition("-")[2])
+            caller, _, number_text = event["request_id"].partition("-")
+            if caller != "report":
+                continue  # the smallest request of its kind, which warms it
+            number = int(number_text)
             if was_loaded and not answers[number].is_cold:
                 found.append(number)
             was_loaded = False
