@@ -117,7 +117,9 @@ async def test_a_stop_goes_by_the_name_of_the_configuration_and_404_is_not_done(
         stops = running.emulator.emulator.call_times._times["POST", "/backend/shutdown"][0]
         assert 1 <= stops <= 3
         status = (await running.world()).models[ModelId("dream")]
-        assert (status.residency, status.occupied_bytes > 0) == (Residency.HOT, True)
+        # Once more is being tried while we look, or is not.
+        assert status.residency in (Residency.HOT, Residency.DRAINING)
+        assert status.occupied_bytes > 0
         assert "nothing to stop" in status.unload_failure
         assert await asyncio.to_thread(running.told, ModelUnloaded) == []
 
