@@ -8,7 +8,6 @@ on the disk, its record last. What a killed process left half written is removed
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -18,21 +17,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
-import structlog
 
+from adapters.stored_records import STALE_REAL_S, copy_all, is_file_name, record_in
 from contracts.batches import StoredFile
 from contracts.errors import Invalid, Transient
-
-_log = structlog.get_logger(__name__)
 
 FILES_FOLDER = "files"
 RESULTS_FOLDER = "batch-results"
 """Under ``data_dir``."""
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_COPY_BYTES = 1024**2
-_STALE_REAL_S = 24 * 3600.0
-_DECODER = msgspec.json.Decoder(StoredFile)
 
 
 class DiskFileStore:
@@ -55,14 +47,14 @@ class DiskFileStore:
         with _disk("store a file"):
             room = self._max_bytes - sum(known.size_bytes for known in self.list())
             with _whole(content) as target:
-                size = _copy(source, target, at_most=room)
+                size = copy_all(source, target, at_most=room)
             kept = replace(file, size_bytes=size)
             with _whole(record) as target:
                 target.write(msgspec.json.encode(kept))
         return kept
 
     def get(self, file_id: str) -> StoredFile | None:
-        if not _NAME.fullmatch(file_id):
+        if not is_file_name(file_id):
             return None
         with _disk("read a file"):
             return self._read(self._folder / f"{file_id}.json")
@@ -89,18 +81,16 @@ class DiskFileStore:
         return True
 
     def _paths(self, file_id: str) -> tuple[Path, Path]:
-        if not _NAME.fullmatch(file_id):
+        if not is_file_name(file_id):
             raise Invalid(f'"{file_id:.80}" is no name for a file')
         return self._folder / f"{file_id}.json", self._folder / f"{file_id}.data"
 
     def _read(self, path: Path) -> StoredFile | None:
         try:
-            return _DECODER.decode(path.read_bytes())
+            content = path.read_bytes()
         except FileNotFoundError:
             return None
-        except msgspec.MsgspecError as error:
-            _log.warning("file_unreadable", path=path.name, error=str(error))
-            return None
+        return record_in(content, path=path.name)
 
 
 class DiskResultLog:
@@ -136,7 +126,7 @@ class DiskResultLog:
             shutil.rmtree(self._of(batch_id))
 
     def _of(self, batch_id: str) -> Path:
-        if not _NAME.fullmatch(batch_id):
+        if not is_file_name(batch_id):
             raise Invalid(f'"{batch_id:.80}" is no batch')
         return self._folder / batch_id
 
@@ -202,15 +192,5 @@ def _remove_stale(folder: Path) -> None:
     """What a killed process left behind, once it can be nobody's any more."""
     newest_s = max((path.stat().st_mtime for path in folder.iterdir()), default=0.0)
     for path in folder.glob(".*"):
-        if path.stat().st_mtime < newest_s - _STALE_REAL_S:
+        if path.stat().st_mtime < newest_s - STALE_REAL_S:
             path.unlink(missing_ok=True)
-
-
-def _copy(source: BinaryIO, target: BinaryIO, *, at_most: int) -> int:
-    size = 0
-    while piece := source.read(_COPY_BYTES):
-        size += len(piece)
-        if size > at_most:
-            raise Transient("there is no room left for files; delete some, or raise the limit")
-        target.write(piece)
-    return size

@@ -8,7 +8,6 @@ goes a day later.
 
 from __future__ import annotations
 
-import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,18 +17,12 @@ from typing import Any, BinaryIO, cast
 
 import fsspec
 import msgspec
-import structlog
 
+from adapters.stored_records import STALE_REAL_S, copy_all, is_file_name, record_in
 from contracts.batches import StoredFile
 from contracts.errors import HeadstartError, Invalid, Transient
 
-_log = structlog.get_logger(__name__)
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_COPY_BYTES = 1024**2
 _IN_MEMORY_BYTES = 8 * 1024**2
-_STALE_REAL_S = 24 * 3600.0
-_DECODER = msgspec.json.Decoder(StoredFile)
 
 
 class ObjectFileStore:
@@ -66,23 +59,23 @@ class ObjectFileStore:
             self._remove_stale(names)
             room = self._max_bytes - sum(known.size_bytes for known in self._read_all(names))
             with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as spool:
-                size = _copy(source, cast("BinaryIO", spool), at_most=room)
+                size = copy_all(source, cast("BinaryIO", spool), at_most=room)
                 spool.seek(0)
                 with self._store.open(content, "wb") as target:
-                    _copy(cast("BinaryIO", spool), target, at_most=size)
+                    copy_all(cast("BinaryIO", spool), target, at_most=size)
             kept = replace(file, size_bytes=size)
             self._store.pipe_file(record, msgspec.json.encode(kept))
         return kept
 
     def get(self, file_id: str) -> StoredFile | None:
-        if not _NAME.fullmatch(file_id):
+        if not is_file_name(file_id):
             return None
         with _store("read a file"):
             try:
                 found = self._store.cat_file(self._paths(file_id)[0])
             except FileNotFoundError:
                 return None
-        return _read(file_id, found)
+        return record_in(found, path=file_id)
 
     def list(self) -> tuple[StoredFile, ...]:
         with _store("list files"):
@@ -95,7 +88,7 @@ class ObjectFileStore:
         # Read to a place of our own: who reads for an hour must not meet a store that hangs up.
         copy = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - the caller's
         with _store("open a file"), self._store.open(self._paths(file_id)[1], "rb") as source:
-            _copy(source, cast("BinaryIO", copy), at_most=None)
+            copy_all(source, cast("BinaryIO", copy))
         copy.seek(0)
         return cast("BinaryIO", copy)
 
@@ -113,7 +106,7 @@ class ObjectFileStore:
         for name in names:
             if not name.endswith(".data") or f"{name.removesuffix('.data')}.json" in names:
                 continue
-            if self._store.modified(name).timestamp() < time.time() - _STALE_REAL_S:
+            if self._store.modified(name).timestamp() < time.time() - STALE_REAL_S:
                 self._store.rm_file(name)
 
     def _names(self) -> set[str]:
@@ -126,22 +119,14 @@ class ObjectFileStore:
         records = [name for name in names if name.endswith(".json")]
         found = self._store.cat(records, on_error="omit") if records else {}
         for name, content in found.items():
-            file = _read(name, content)
+            file = record_in(content, path=name)
             if file is not None:
                 yield file
 
     def _paths(self, file_id: str) -> tuple[str, str]:
-        if not _NAME.fullmatch(file_id):
+        if not is_file_name(file_id):
             raise Invalid(f'"{file_id:.80}" is no name for a file')
         return f"{self._root}/{file_id}.json", f"{self._root}/{file_id}.data"
-
-
-def _read(name: str, content: bytes) -> StoredFile | None:
-    try:
-        return _DECODER.decode(content)
-    except msgspec.MsgspecError as error:
-        _log.warning("file_unreadable", path=name, error=str(error))
-        return None
 
 
 @contextmanager
@@ -153,13 +138,3 @@ def _store(what: str) -> Iterator[None]:
     except Exception as error:
         # Each kind of store has errors of its own, and all of them mean that it was not done.
         raise Transient(f"cannot {what}: {error!s:.300}") from error
-
-
-def _copy(source: BinaryIO, target: BinaryIO, *, at_most: int | None) -> int:
-    size = 0
-    while piece := source.read(_COPY_BYTES):
-        size += len(piece)
-        if at_most is not None and size > at_most:
-            raise Transient("there is no room left for files; delete some, or raise the limit")
-        target.write(piece)
-    return size
