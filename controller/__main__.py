@@ -113,9 +113,10 @@ async def serve(settings: Settings) -> None:
     servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
     files = {node.node: LocalAIModelFiles(node, clock) for node in config.nodes}
     owner = f"controller-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    loop = ControlLoop(owner, _open_ports(settings, servers, files, clock, client), config)
+    ports = _open_ports(settings, servers, files, clock, client)
+    loop = ControlLoop(owner, ports, config)
     replicas = LocalAICalls(config.nodes[0], clock)
-    autoscaler = _autoscaler(config, clock, client, replicas, loop.leads)
+    autoscaler = _autoscaler(config, client, ports, replicas, loop.leads)
     running = asyncio.create_task(loop.run())
     scaling = asyncio.create_task(autoscaler.run())
     finding = asyncio.create_task(instances_watched(config, servers, clock).run())
@@ -196,8 +197,8 @@ def _open_ports(
 
 def _autoscaler(
     config: ControllerConfig,
-    clock: Clock,
     client: redis.asyncio.Redis,
+    ports: Ports,
     replicas: LocalAICalls,
     leads: Callable[[], bool],
 ) -> Autoscaler:
@@ -205,10 +206,10 @@ def _autoscaler(
     return Autoscaler(
         config.scaling.targets,
         ScalingPorts(
-            clock=clock,
-            snapshots=RedisSnapshotStore(client),
-            forecasts=RedisForecastStore(client),
-            journal=RedisDecisionJournal(client),
+            clock=ports.clock,
+            snapshots=ports.snapshots,
+            forecasts=ports.forecasts,
+            journal=ports.journal,
             store=RedisScalingStore(client),
             scalers=scalers_of(config.scaling, replicas),
         ),
