@@ -7,7 +7,7 @@ import shutil
 import socket
 import statistics
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -175,8 +175,7 @@ def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-async def _median_s(call: object) -> float:
-    assert callable(call)
+async def _median_s(call: Callable[[], Awaitable[object]]) -> float:
     taken = []
     for _ in range(_ROUNDS):
         began_s = time.perf_counter()
