@@ -102,7 +102,10 @@ def test_nothing_is_left_unfinished(word: str):
 
 
 def test_no_path_of_a_machine_and_no_registry_host_is_written_down():
-    hosts = ("files.pythonhosted" + ".org", "deb.debian" + ".org", "registry.npmjs" + ".org")
+    # Written backwards, so that this file does not name them either.
+    hosts = [
+        name[::-1] for name in ("gro.detsohnohtyp.selif", "gro.naibed.bed", "gro.sjmpn.yrtsiger")
+    ]
     paths = re.compile(r"(?<![\w.])/(work|root)/")
     found = []
     for path in tracked_texts():

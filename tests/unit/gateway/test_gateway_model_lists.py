@@ -94,7 +94,7 @@ class _Answer:
         return None
 
     async def pour(self, sink: Callable[[bytes], bool]) -> None:
-        raise NotImplementedError
+        raise AssertionError("nobody asks this here")
 
     async def read(self) -> bytes:
         body, self._body = self._body, b""
@@ -125,7 +125,7 @@ class _Upstream:
         return self.answer
 
     async def open_tunnel(self):
-        raise NotImplementedError
+        raise AssertionError("nobody asks this here")
 
     async def close(self) -> None:
         pass
