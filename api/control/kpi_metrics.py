@@ -132,8 +132,8 @@ def _cost(board: Board, traffic: Traffic, now_s: float) -> Iterator[Metric]:
         ),
         ("tokens_per_gigabyte_hour", "Tokens for each GB hour held", tokens, gb_hours),
         (
-            "busy_ratio",
-            "Time on requests, of the time resident",
+            "in_flight_mean",
+            "Requests at once while a model is resident, on average",
             traffic.service_s,
             held.resident_s,
         ),

@@ -84,7 +84,9 @@ class CostView(Schema):
     resident_s: float
     gpu_seconds: float | None
     gb_hours: float
-    busy_ratio: float | None = Field(description="Time spent on requests, of the time resident.")
+    in_flight_mean: float | None = Field(
+        description="Requests at once while resident, on average; above 1 where several run."
+    )
     tokens_per_gpu_second: float | None
     requests_per_gpu_second: float | None
     tokens_per_gb_hour: float | None

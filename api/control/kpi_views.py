@@ -216,7 +216,7 @@ def _cost(held: Held, traffic: Traffic, energy_j: float | None) -> schemas.CostV
         resident_s=held.resident_s,
         gpu_seconds=gpu_s,
         gb_hours=gb_hours,
-        busy_ratio=_per(traffic.service_s, held.resident_s),
+        in_flight_mean=_per(traffic.service_s, held.resident_s),
         tokens_per_gpu_second=_per(tokens, gpu_s),
         requests_per_gpu_second=_per(traffic.completed, gpu_s),
         tokens_per_gb_hour=_per(tokens, gb_hours),

@@ -65,8 +65,8 @@ function loads({ loads: one }) {
 
 function cost({ cost: one }) {
   const kwh = one.energy_j === null ? null : one.energy_j / 3.6e6;
-  return table("What it costs", ["GPU seconds held", "GB hours held", "Busy", "Tokens per GPU second", "Requests per GPU second", "Tokens per GB hour", "Energy", "Tokens per kWh"], [
-    [format.count(one.gpu_seconds), format.decimal(one.gb_hours, 1), format.percent(one.busy_ratio), format.decimal(one.tokens_per_gpu_second, 1), format.decimal(one.requests_per_gpu_second, 3), format.count(one.tokens_per_gb_hour), kwh === null ? "not told" : `${format.decimal(kwh)} kWh`, format.count(one.tokens_per_kwh)],
+  return table("What it costs", ["GPU seconds held", "GB hours held", "Requests at once", "Tokens per GPU second", "Requests per GPU second", "Tokens per GB hour", "Energy", "Tokens per kWh"], [
+    [format.count(one.gpu_seconds), format.decimal(one.gb_hours, 1), format.decimal(one.in_flight_mean, 2), format.decimal(one.tokens_per_gpu_second, 1), format.decimal(one.requests_per_gpu_second, 3), format.count(one.tokens_per_gb_hour), kwh === null ? "not told" : `${format.decimal(kwh)} kWh`, format.count(one.tokens_per_kwh)],
   ]);
 }
 

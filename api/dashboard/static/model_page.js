@@ -180,7 +180,7 @@ function drawLoads(loads, cost) {
     ["Unloads", loads.unloads ? `${format.count(loads.unloads)} (${unloads})` : "none"],
     ["Again soon after", format.count(loads.reloads)],
     ["Prefetches", loads.prefetches_used + loads.prefetches_wasted ? `${format.count(loads.prefetches_used)} used, ${format.count(loads.prefetches_wasted)} wasted` : "none settled"],
-    ["Held", `${format.decimal(cost.gb_hours, 1)} GB hours, busy ${format.percent(cost.busy_ratio)} of them`],
+    ["Held", `${format.decimal(cost.gb_hours, 1)} GB hours, ${format.decimal(cost.in_flight_mean, 2)} requests at once`],
     ["Tokens per GB hour", cost.tokens_per_gb_hour === null ? format.UNKNOWN : format.count(cost.tokens_per_gb_hour)],
   ];
   replace($("loadtime"), el("dl", { class: "facts" }, rows.map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, value)))));

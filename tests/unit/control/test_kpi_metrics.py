@@ -34,7 +34,7 @@ def test_a_scrape_is_valid_openmetrics(scrape: Callable[..., str]):
 
 def test_where_nothing_is_known_there_is_no_series():
     found = samples(Board(default_target_s=2.0))
-    for name in ("apdex_ratio", "success_ratio", "satisfaction_ratio", "busy_ratio", "workers"):
+    for name in ("apdex_ratio", "success_ratio", "satisfaction_ratio", "in_flight_mean", "workers"):
         assert not [key for key in found if key.startswith(f"headstart_{name}")]
     # What is counted begins at 0, so that the first increase is seen.
     assert found["headstart_priority_violations_total[('class', 'batch')]"] == 0.0
