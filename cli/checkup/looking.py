@@ -7,7 +7,7 @@ import shutil
 import socket
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -22,11 +22,11 @@ from adapters.probes.metrics import Metrics
 from adapters.probes.registry import ProbeOptions, probe_for
 from adapters.redis_client import connect, mapped_errors
 from adapters.settings import Settings
-from cli.checkup import keys, machine, models, store
+from cli.checkup import keys, machine, models, names, store
 from cli.checkup.findings import Finding, fail, ok, warn
 from contracts.config import NodeConfig
 from contracts.errors import HeadstartError, Invalid
-from contracts.ids import ModelId
+from contracts.ids import ModelId, NodeId
 
 _LIMIT_S = 10.0
 _ROUNDS = 7
@@ -39,8 +39,13 @@ async def look(settings: Settings, *, warm_up: tuple[str, ...] | None) -> list[F
     found = [*_configuration(settings), *_machine(settings), *_keys(settings), *_files(settings)]
     found += await _redis(settings)
     found += await _services(settings)
-    for node in settings.gateway_config().nodes:
-        found += [one async for one in _node(node, warm_up)]
+    nodes = settings.gateway_config().nodes
+    listed: dict[NodeId, Sequence[ModelId]] = {}
+    for node in nodes:
+        found += [one async for one in _node(node, warm_up, listed)]
+    if nodes and len(listed) == len(nodes):  # one that does not answer may have what is missed
+        everywhere = {model for models_of_one in listed.values() for model in models_of_one}
+        found += names.judge_names(names.names_said(settings.document), everywhere)
     return found
 
 
@@ -215,7 +220,10 @@ async def _session() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def _node(node: NodeConfig, warm_up: tuple[str, ...] | None) -> AsyncIterator[Finding]:
+async def _node(
+    node: NodeConfig, warm_up: tuple[str, ...] | None, listed_by: dict[NodeId, Sequence[ModelId]]
+) -> AsyncIterator[Finding]:
+    """One LocalAI; what it lists is put into ``listed_by``."""
     name = str(node.node)
     try:
         for finding in await _ways(name, node.url):
@@ -229,7 +237,7 @@ async def _node(node: NodeConfig, warm_up: tuple[str, ...] | None) -> AsyncItera
         facts, report = await server.facts(), await server.report()
         for finding in models.judge_node(name, facts, report.model_limit):
             yield finding
-        listed = await server.models()
+        listed = listed_by[node.node] = await server.models()
         yield ok("localai.models", name, f"{len(listed)} models can be asked for")
         if warm_up is not None:
             for model in _chosen(warm_up, listed):

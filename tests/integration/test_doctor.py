@@ -69,6 +69,17 @@ def test_a_deployment_that_is_well(tmp_path: Path, redis_ok: str):
     }  # fmt: skip
 
 
+def test_names_that_no_localai_lists(tmp_path: Path, redis_ok: str):
+    file = tmp_path / "headstart.yaml"
+    file.write_text("models: {chat: {variants: [chat-smal]}, brokn: {pinned: true}}")
+    with RunningEmulator(MODELS) as emulator:
+        found = checked(
+            tmp_path, emulator.url, HEADSTART_REDIS_URL=redis_ok, HEADSTART_CONFIG=str(file)
+        )
+    assert bad(found) == {"localai.names": Verdict.WARN}
+    assert {one.subject for one in found if one.check == "localai.names"} == {"chat-smal", "brokn"}
+
+
 def test_without_localai(tmp_path: Path, redis_ok: str):
     found = checked(tmp_path, "http://127.0.0.1:1", HEADSTART_REDIS_URL=redis_ok)
     assert bad(found) == {"localai": Verdict.FAIL}

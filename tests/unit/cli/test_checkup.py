@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters.model_files import read_folder
+from adapters.settings import load_settings
 from cli.checkup.findings import Finding, Verdict
 from cli.checkup.keys import judge_admin_key, judge_gateway_keys
 from cli.checkup.machine import (
@@ -21,7 +22,9 @@ from cli.checkup.machine import (
     judge_reserve,
 )
 from cli.checkup.models import WarmUp, judge_backup, judge_model, judge_node, judge_warm_up
+from cli.checkup.names import judge_names, names_said
 from cli.checkup.store import RedisLook, judge_redis
+from contracts.ids import ModelId
 from contracts.node_facts import Access, Call, Capabilities, NodeFacts, NodeWarning
 from contracts.readings import GpuReading, ProbeReading
 
@@ -170,3 +173,34 @@ def test_model_files(tmp_path: Path):
         "small": [("model.quantisation", WARN)],
         "good": [],
     }
+
+
+SPOKEN_OF = """
+models:
+  chat: {variants: [chat-smal, {quantisation: q4_k_m}]}
+resources:
+  talk: {models: ["cha*", "*-voice"]}
+schedules:
+  - {cron: "0 9 * * *", models: [embed], keep_minutes: 60}
+autoscaling:
+  more: {models: [chat]}
+"""
+
+
+def test_names_that_nobody_serves_are_told_with_the_nearest(tmp_path: Path):
+    file = tmp_path / "headstart.yaml"
+    file.write_text(SPOKEN_OF)
+    said = names_said(load_settings({"HEADSTART_CONFIG": str(file)}).document)
+    found = list(judge_names(said, [ModelId("chat"), ModelId("chat-small")]))
+    assert verdicts(found) == [("localai.names", WARN)] * 3
+    assert [(one.subject, one.remedy) for one in found] == [
+        ("*-voice", "install it, or take the name out"),
+        ("chat-smal", 'did you mean "chat-small"?'),
+        ("embed", "install it, or take the name out"),
+    ]
+    assert "models.chat.variants names it" in found[1].what
+
+
+def test_a_name_with_a_bracket_is_no_pattern_that_fits_nothing():
+    said = {"odd[1]": ["models.odd[1]"]}
+    assert not list(judge_names(said, [ModelId("odd[1]")]))
