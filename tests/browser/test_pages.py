@@ -183,6 +183,18 @@ async def test_a_models_page_tells_why_and_what_comes(browser: Browser, control)
         await page.locator("#model-actions").get_by_role("button", name="Unpin").click()
 
 
+async def test_a_name_that_no_localai_lists_has_no_empty_panels(browser: Browser, control):
+    async with opened(browser, f"{control.url}/#/models/{DEEPSEEK[:6]}") as watched:
+        page = watched.page
+        await expect(page.locator("#model-facts")).to_contain_text("lists no model of this name")
+        for place in ("#budget", "#chart", "#nextuse", "#timing", "#model-why"):
+            await expect(page.locator(place)).to_be_hidden()
+        await page.locator("#model-facts").get_by_role("link", name=DEEPSEEK).click()
+        await expect(page.locator("#model-name")).to_have_text(DEEPSEEK)
+        await expect(page.locator("#budget")).to_be_visible()
+        await expect(page.locator("#model-facts")).to_contain_text("Load time")
+
+
 async def test_a_request_tells_where_its_time_went_and_takes_feedback(browser: Browser, control):
     async with opened(browser, f"{control.url}/#/requests") as watched:
         page = watched.page

@@ -40,8 +40,13 @@ function drawHead() {
   const name = route.subject;
   const model = state.models.get(name);
   setText($("model-name"), name);
+  // What is gone from LocalAI still has a past to show while there are forecasts of it.
+  document.body.classList.toggle("nothing-known", !model && state.modelsKnown && !state.forecasts.has(name));
   if (!model) {
-    replace($("model-facts"), el("div", {}, el("dd", {}, state.modelsKnown ? "LocalAI lists no model of this name now." : "Loading…")));
+    const said = state.modelsKnown ? "LocalAI lists no model of this name now." : "Loading…";
+    const near = [...state.models.keys()].filter((known) => isNear(known, name)).slice(0, 5);
+    replace($("model-facts"), el("div", {}, el("dd", {}, said)), ...near.map((known) => el("div", {}, el("dd", {}, el("a", { href: modelLink(known) }, known)))));
+    delete $("model-facts").dataset.drawn;
     replace($("model-actions"));
     return;
   }
@@ -65,6 +70,8 @@ function drawHead() {
   }
   drawActions(name, model);
 }
+
+const isNear = (known, name) => known.toLowerCase().includes(name.toLowerCase()) || name.toLowerCase().includes(known.toLowerCase());
 
 function drawActions(name, model) {
   const loads = model.residency === "cold" || model.residency === "failed";
