@@ -1,0 +1,76 @@
+"""Keys of Redis as plain values, and back: what migrations and kept examples are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+
+from contracts.data_format import Stored
+from contracts.errors import Invalid
+
+_BATCH = 1_000
+
+
+def read_stored(client: redis.Redis, key: str) -> Stored | None:
+    """All that is in a key; None where there is none. Raises Invalid for a kind of no use here."""
+    kind = _text(client.type(key))
+    if kind == "none":
+        return None
+    content: Any
+    match kind:
+        case "string":
+            content = client.get(key) or b""
+        case "hash":
+            content = client.hgetall(key)
+        case "set":
+            content = frozenset(client.smembers(key))
+        case "zset":
+            content = tuple(client.zrange(key, 0, -1, withscores=True))
+        case "stream":
+            content = tuple((_text(entry), dict(fields)) for entry, fields in client.xrange(key))
+        case _:
+            raise Invalid(f"{key}: a {kind} is nothing that is kept")
+    left_ms = int(client.pttl(key))
+    return Stored(
+        key=key, kind=kind, content=content, expires_in_ms=left_ms if left_ms >= 0 else None
+    )
+
+
+def write_stored(client: redis.Redis, stored: Stored) -> None:
+    """Put a key in the place of what was there, in one step."""
+    key, content = stored.key, stored.content
+    with client.pipeline(transaction=True) as pipe:
+        pipe.delete(key)
+        for command in _commands(key, content):
+            pipe.execute_command(*command)
+        if stored.expires_in_ms is not None:
+            pipe.pexpire(key, max(1, stored.expires_in_ms))
+        pipe.execute()
+
+
+def _commands(key: str, content: Any) -> Iterator[tuple[Any, ...]]:
+    match content:
+        case bytes():
+            yield "SET", key, content
+        case frozenset():
+            yield "SADD", key, *sorted(content)
+        case tuple():
+            for first, second in content:
+                if isinstance(second, float):
+                    yield "ZADD", key, second, first
+                else:
+                    yield "XADD", key, first, *(word for pair in second.items() for word in pair)
+        case _:
+            yield "HSET", key, *(word for pair in content.items() for word in pair)
+
+
+def keys_like(client: redis.Redis, pattern: str) -> Iterator[str]:
+    """Keys that fit, each at least once."""
+    for key in client.scan_iter(match=pattern, count=_BATCH):
+        yield _text(key)
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
