@@ -27,11 +27,11 @@ from redis.exceptions import (
 
 from adapters.redis_address import sentinel_address
 from contracts.errors import HeadstartError, Invalid, Permanent, Transient
+from contracts.redis_keys import tagged
 
 T = TypeVar("T")
 
-KEY_PREFIX = "headstart:"
-"""All our keys start with it, so that a shared server can be looked through and cleaned."""
+Greeting = Callable[[redis.asyncio.Connection], Awaitable[None]]
 
 MAX_BLOCK_S = 5.0
 """The longest that one blocking read waits on the server; longer wishes are cut to it."""
@@ -49,8 +49,10 @@ _PASSING_ERRORS = (
 """How the server's answers begin that are about its state, not about what was asked."""
 
 
-def connect(url: str) -> redis.asyncio.Redis:
+def connect(url: str, *, greet: Greeting | None = None) -> redis.asyncio.Redis:
     """A client for ``url`` (``adapters.redis_address``); it connects on first use.
+
+    ``greet`` is what each new connection begins with, in place of redis-py's own greeting.
 
     Broken connections are retried three times within about a second, timeouts are not: a
     server that hangs is told to the caller at once. RESP2 is asked for explicitly, since the
@@ -73,6 +75,8 @@ def connect(url: str) -> redis.asyncio.Redis:
             ExponentialWithJitterBackoff(base=0.05, cap=0.5), 3, supported_errors=(ConnectionError,)
         ),
     }
+    if greet is not None:
+        options["redis_connect_func"] = greet
     with understood(url):
         watched = sentinel_address(url)
         if watched is None:
@@ -127,6 +131,12 @@ def understood(url: str) -> Iterator[None]:
             "rediss://user:password@host:6380/0, unix:///path/to/redis.sock or "
             "redis+sentinel://host1:26379,host2:26379/service/0"
         ) from error
+
+
+def key_for(client: redis.asyncio.Redis | redis.Redis, key: str) -> str:
+    """A key of ``contracts.redis_keys`` as it is called where ``client`` is connected to."""
+    in_cluster = isinstance(client, redis.asyncio.RedisCluster | redis.RedisCluster)
+    return tagged(key) if in_cluster else key
 
 
 def client_name(pid: int) -> str:

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 import redis.asyncio
 
 from adapters.codec import decode_as, encode
-from adapters.redis_client import KEY_PREFIX, mapped_errors
+from adapters.redis_client import key_for, mapped_errors
 from adapters.redis_streams import RawEntry, RedisStream, parsed
 from contracts.plan import Decision
 from contracts.ports import Entry
+from contracts.redis_keys import DECISIONS, DECISIONS_INDEX
 
-_JOURNAL = KEY_PREFIX + "decisions"
-_INDEX = KEY_PREFIX + "decisions:index"
 _MAX_BATCH = 1000
 _MAX_APPEND = 250
 
@@ -36,7 +35,9 @@ class RedisDecisionJournal:
 
     def __init__(self, client: redis.asyncio.Redis, *, max_entries: int = 20_000) -> None:
         self._client = client
-        self._stream = RedisStream(client, _JOURNAL, max_entries=max_entries)
+        self._journal = key_for(client, DECISIONS)
+        self._index = key_for(client, DECISIONS_INDEX)
+        self._stream = RedisStream(client, self._journal, max_entries=max_entries)
         self._max_entries = max_entries
         self._append = client.register_script(_APPEND_LUA)
         self.skipped = 0
@@ -47,7 +48,7 @@ class RedisDecisionJournal:
                 args: list[bytes | str | int] = [self._max_entries]
                 for decision in decisions[start : start + _MAX_APPEND]:
                     args += (decision.decision_id, encode(decision))
-                await self._append(keys=[_JOURNAL, _INDEX], args=args)
+                await self._append(keys=[self._journal, self._index], args=args)
 
     async def newest(
         self, *, limit: int, before: str | None = None, subject: str | None = None
@@ -57,7 +58,9 @@ class RedisDecisionJournal:
         end = "+" if before is None else f"({before}"
         with mapped_errors("read decisions"):
             while len(entries) < limit:
-                found = parsed(await self._client.xrevrange(_JOURNAL, max=end, count=page) or ())
+                found = parsed(
+                    await self._client.xrevrange(self._journal, max=end, count=page) or ()
+                )
                 entries += [
                     entry
                     for entry in self._decoded(found)
@@ -70,11 +73,11 @@ class RedisDecisionJournal:
 
     async def get(self, decision_id: str) -> Decision | None:
         with mapped_errors("read a decision"):
-            at_ms = await self._client.zscore(_INDEX, decision_id) if decision_id else None
+            at_ms = await self._client.zscore(self._index, decision_id) if decision_id else None
             if at_ms is None:
                 return None
             place = str(int(at_ms))
-            found = parsed(await self._client.xrange(_JOURNAL, min=place, max=place) or ())
+            found = parsed(await self._client.xrange(self._journal, min=place, max=place) or ())
         return next(
             (
                 entry.value

@@ -11,10 +11,11 @@ import redis.asyncio
 from redis.exceptions import ResponseError
 
 from adapters.codec import EVENT_TYPES, decode_as, encode
-from adapters.redis_client import KEY_PREFIX, block_ms, mapped_errors
+from adapters.redis_client import block_ms, key_for, mapped_errors
 from adapters.redis_streams import RawEntry, RedisStream, parsed, raw_entries
 from contracts.events import AnyEvent
 from contracts.ports import Entry
+from contracts.redis_keys import EVENTS
 
 _FORGOTTEN_CONSUMER_S = 3600.0
 _MAX_COUNTED_IDS = 10_000
@@ -44,13 +45,13 @@ class RedisEventLog:
         self,
         client: redis.asyncio.Redis,
         *,
-        key: str = KEY_PREFIX + "events",
+        key: str = EVENTS,
         max_entries: int = 200_000,
         claim_idle_s: float = 60.0,
     ) -> None:
-        self._stream = RedisStream(client, key, max_entries=max_entries)
+        self._key = key_for(client, key)
+        self._stream = RedisStream(client, self._key, max_entries=max_entries)
         self._client = client
-        self._key = key
         self._claim_idle_s = claim_idle_s
         self._readers: dict[tuple[str, str], _Reader] = {}
         self._skipped = 0

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Collection
 
 import redis.asyncio
 
-from adapters.redis_client import KEY_PREFIX, mapped_errors
+from adapters.redis_client import key_for, mapped_errors
+from contracts.redis_keys import LEASE, PREFIX
 
 _RQ = "rq:"
 _JOB, _WORKER = "rq:job:", "rq:worker:"
@@ -34,15 +35,15 @@ class RedisFootprint:
 
     async def count(self) -> dict[str, int]:
         """How many keys there are, by how they begin. Raises Transient."""
-        counts = {KEY_PREFIX: 0, _RQ: 0}
+        counts = {PREFIX: 0, _RQ: 0}
         async for key in self._ours():
-            counts[KEY_PREFIX if key.startswith(KEY_PREFIX) else _RQ] += 1
+            counts[PREFIX if key.startswith(PREFIX) else _RQ] += 1
         return counts
 
     async def is_led(self, now_s: float) -> bool:
         """Whether a controller leads: then all of it would be written again. Raises Transient."""
         with mapped_errors("read the lease"):
-            expires = await self._client.hget(f"{KEY_PREFIX}lease", "expires_at_s")
+            expires = await self._client.hget(key_for(self._client, LEASE), "expires_at_s")
         return expires is not None and float(expires) > now_s
 
     async def remove(self) -> int:
@@ -67,7 +68,7 @@ class RedisFootprint:
 
     async def _ours(self) -> AsyncIterator[str]:
         with mapped_errors("look for our keys"):
-            async for key in self._client.scan_iter(match=f"{KEY_PREFIX}*", count=_AT_ONCE):
+            async for key in self._client.scan_iter(match=f"{PREFIX}*", count=_AT_ONCE):
                 yield _text(key)
             async for key in self._client.scan_iter(match=f"{_RQ}*", count=_AT_ONCE):
                 if await self._is_ours(_text(key)):

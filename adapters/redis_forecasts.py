@@ -9,13 +9,12 @@ import msgspec
 import redis.asyncio
 
 from adapters.codec import decode_as, encode
-from adapters.redis_client import KEY_PREFIX, check_replies, mapped_errors
+from adapters.redis_client import check_replies, key_for, mapped_errors
 from adapters.redis_streams import FIELD, RedisStream, Reply
 from contracts.forecasts import Forecasts, ModelForecast
 from contracts.ids import ModelId
+from contracts.redis_keys import FORECASTS, FORECASTS_UPDATES
 
-_NEWEST = KEY_PREFIX + "forecasts"
-_UPDATES = KEY_PREFIX + "forecasts:updates"
 _MAX_UPDATES = 1000
 _MAX_BATCH = 1000
 _MODELS_PER_WRITE = 200
@@ -32,7 +31,9 @@ class RedisForecastStore:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client
-        self._updates = RedisStream(client, _UPDATES, max_entries=_MAX_UPDATES)
+        self._newest = key_for(client, FORECASTS)
+        self._updates_key = key_for(client, FORECASTS_UPDATES)
+        self._updates = RedisStream(client, self._updates_key, max_entries=_MAX_UPDATES)
         self.skipped = 0
 
     async def put(self, forecasts: tuple[ModelForecast, ...]) -> None:
@@ -43,12 +44,12 @@ class RedisForecastStore:
 
     async def get_all(self) -> Forecasts:
         with mapped_errors("read forecasts"):
-            stored = await self._client.hgetall(_NEWEST)
+            stored = await self._client.hgetall(self._newest)
         return {forecast.model: forecast for forecast in self._decoded([*stored.values()])}
 
     async def get(self, model: ModelId) -> ModelForecast | None:
         with mapped_errors("read a forecast"):
-            stored = await self._client.hget(_NEWEST, model)
+            stored = await self._client.hget(self._newest, model)
         return next(iter(self._decoded([stored])), None)
 
     async def updates(self, after: str, *, block_s: float) -> tuple[str, tuple[ModelForecast, ...]]:
@@ -57,19 +58,21 @@ class RedisForecastStore:
                 after = await self._updates.last_id()
             found = await self._updates.read(after, count=_MAX_BATCH, block_s=block_s)
             names = list(dict.fromkeys(name for _, data in found for name in self._names(data)))
-            stored = await self._client.hmget(_NEWEST, names) if names else []
+            stored = await self._client.hmget(self._newest, names) if names else []
         return found[-1][0] if found else after, tuple(self._decoded(stored))
 
     async def remove(self, models: tuple[ModelId, ...]) -> None:
         if models:
             with mapped_errors("remove forecasts"):
-                await self._client.hdel(_NEWEST, *models)
+                await self._client.hdel(self._newest, *models)
 
     async def _put(self, batch: tuple[ModelForecast, ...]) -> None:
         names = msgspec.json.encode([forecast.model for forecast in batch])
         async with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.hset(_NEWEST, mapping={forecast.model: encode(forecast) for forecast in batch})
-            pipeline.xadd(_UPDATES, {FIELD: names}, maxlen=_MAX_UPDATES, approximate=True)
+            pipeline.hset(
+                self._newest, mapping={forecast.model: encode(forecast) for forecast in batch}
+            )
+            pipeline.xadd(self._updates_key, {FIELD: names}, maxlen=_MAX_UPDATES, approximate=True)
             check_replies(await pipeline.execute(raise_on_error=False))
 
     def _names(self, data: Reply | None) -> list[str]:

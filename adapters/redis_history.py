@@ -11,12 +11,11 @@ import struct
 
 import redis.asyncio
 
-from adapters.redis_client import KEY_PREFIX, check_replies, mapped_errors
+from adapters.redis_client import check_replies, key_for, mapped_errors
 from contracts.history import HISTORY_RINGS, HistoryBucket, HistoryPage
 from contracts.ids import ModelId
+from contracts.redis_keys import HISTORY_MODELS, HISTORY_PLACE, history_ring
 
-_MODELS = KEY_PREFIX + "history:models"
-_PLACE = KEY_PREFIX + "history:place"
 _BUCKET = struct.Struct("<IIfff")
 _MOST_ARRIVALS = 2**32 - 1
 
@@ -26,23 +25,27 @@ class RedisHistoryStore:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client
+        self._models = key_for(client, HISTORY_MODELS)
+        self._place = key_for(client, HISTORY_PLACE)
 
     async def write(self, pages: tuple[HistoryPage, ...], *, place: str) -> None:
         with mapped_errors("store history"):
             pipeline = self._client.pipeline(transaction=True)
             for page in pages:
-                key = _key(page.width_s, page.model)
+                key = self._ring(page.width_s, page.model)
                 for bucket in page.buckets:
                     slot = bucket.number % HISTORY_RINGS[page.width_s]
                     pipeline.setrange(key, slot * _BUCKET.size, _packed(bucket))
             if pages:
-                pipeline.sadd(_MODELS, *{page.model for page in pages})
-            pipeline.set(_PLACE, place)
+                pipeline.sadd(self._models, *{page.model for page in pages})
+            pipeline.set(self._place, place)
             check_replies(await pipeline.execute(raise_on_error=False))
 
     async def read(self, model: ModelId) -> tuple[HistoryPage, ...]:
         with mapped_errors("read history"):
-            rings = await self._client.mget([_key(width_s, model) for width_s in HISTORY_RINGS])
+            rings = await self._client.mget(
+                [self._ring(width_s, model) for width_s in HISTORY_RINGS]
+            )
         pages = (
             HistoryPage(model=model, width_s=width_s, buckets=_unpacked(ring, slots))
             for (width_s, slots), ring in zip(HISTORY_RINGS.items(), rings, strict=True)
@@ -52,12 +55,12 @@ class RedisHistoryStore:
 
     async def models(self) -> tuple[ModelId, ...]:
         with mapped_errors("read history"):
-            names = await self._client.smembers(_MODELS)
+            names = await self._client.smembers(self._models)
         return tuple(sorted(ModelId(_text(name)) for name in names))
 
     async def place(self) -> str | None:
         with mapped_errors("read history"):
-            stored = await self._client.get(_PLACE)
+            stored = await self._client.get(self._place)
         return None if stored is None else _text(stored)
 
     async def remove(self, models: tuple[ModelId, ...]) -> None:
@@ -65,13 +68,12 @@ class RedisHistoryStore:
             return
         with mapped_errors("forget history"):
             pipeline = self._client.pipeline(transaction=True)
-            pipeline.srem(_MODELS, *models)
-            pipeline.delete(*(_key(width_s, m) for m in models for width_s in HISTORY_RINGS))
+            pipeline.srem(self._models, *models)
+            pipeline.delete(*(self._ring(width_s, m) for m in models for width_s in HISTORY_RINGS))
             check_replies(await pipeline.execute(raise_on_error=False))
 
-
-def _key(width_s: float, model: ModelId) -> str:
-    return f"{KEY_PREFIX}history:{width_s:.0f}:{model}"
+    def _ring(self, width_s: float, model: ModelId) -> str:
+        return key_for(self._client, history_ring(width_s, model))
 
 
 def _packed(bucket: HistoryBucket) -> bytes:

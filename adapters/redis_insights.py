@@ -6,10 +6,10 @@ from __future__ import annotations
 import msgspec
 import redis.asyncio
 
-from adapters.redis_client import KEY_PREFIX, check_replies, mapped_errors
+from adapters.redis_client import check_replies, key_for, mapped_errors
 from contracts.insights import MAX_TABLES, BacktestReport
+from contracts.redis_keys import BACKTESTS
 
-_BACKTESTS = KEY_PREFIX + "backtests"
 _REPORT = msgspec.json.Decoder(BacktestReport)
 
 
@@ -18,6 +18,7 @@ class RedisInsightStore:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client
+        self._key = key_for(client, BACKTESTS)
         self.skipped = 0
 
     async def put_backtest(self, report: BacktestReport) -> None:
@@ -25,9 +26,9 @@ class RedisInsightStore:
             kept = await self._read()
             old = sorted((r for r in kept if r.workload != report.workload), key=_age, reverse=True)
             async with self._client.pipeline(transaction=True) as pipeline:
-                pipeline.hset(_BACKTESTS, report.workload, msgspec.json.encode(report))
+                pipeline.hset(self._key, report.workload, msgspec.json.encode(report))
                 for gone in old[MAX_TABLES - 1 :]:
-                    pipeline.hdel(_BACKTESTS, gone.workload)
+                    pipeline.hdel(self._key, gone.workload)
                 check_replies(await pipeline.execute(raise_on_error=False))
 
     async def backtests(self) -> tuple[BacktestReport, ...]:
@@ -36,7 +37,7 @@ class RedisInsightStore:
 
     async def _read(self) -> list[BacktestReport]:
         found = []
-        for data in (await self._client.hgetall(_BACKTESTS)).values():
+        for data in (await self._client.hgetall(self._key)).values():
             try:
                 found.append(_REPORT.decode(data))
             except msgspec.MsgspecError:

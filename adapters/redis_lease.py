@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import redis.asyncio
 
-from adapters.redis_client import KEY_PREFIX, mapped_errors
-
-_LEASE = KEY_PREFIX + "lease"
-_TOKEN = KEY_PREFIX + "lease:token"
+from adapters.redis_client import key_for, mapped_errors
+from contracts.redis_keys import LEASE, LEASE_TOKEN
 
 _ACQUIRE_LUA = """
 local held = redis.call('HMGET', KEYS[1], 'owner', 'token', 'expires_at_s')
@@ -44,17 +42,18 @@ class RedisLease:
     """
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._keys = [key_for(client, LEASE), key_for(client, LEASE_TOKEN)]
         self._acquire = client.register_script(_ACQUIRE_LUA)
         self._release = client.register_script(_RELEASE_LUA)
 
     async def acquire(self, owner: str, *, now_s: float, lease_s: float) -> int | None:
         with mapped_errors("acquire the lease"):
             token = await self._acquire(
-                keys=[_LEASE, _TOKEN],
+                keys=self._keys,
                 args=[owner, repr(now_s), repr(now_s + lease_s), int(now_s * 1000)],
             )
         return None if token is None else int(token)
 
     async def release(self, owner: str) -> None:
         with mapped_errors("release the lease"):
-            await self._release(keys=[_LEASE], args=[owner])
+            await self._release(keys=self._keys[:1], args=[owner])

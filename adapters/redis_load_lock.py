@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import redis.asyncio
 
-from adapters.redis_client import KEY_PREFIX, mapped_errors
+from adapters.redis_client import key_for, mapped_errors
 from contracts.ids import ModelId
-
-_PREFIX = KEY_PREFIX + "load-lock:"
+from contracts.redis_keys import load_lock
 
 _TAKE = """
 local holder = redis.call('GET', KEYS[1])
@@ -32,9 +31,12 @@ class RedisLoadLock:
     async def take(self, model: ModelId, owner: str, *, hold_s: float) -> bool:
         hold_ms = max(1, int(hold_s * 1000))
         with mapped_errors("take a load lock"):
-            taken = await self._client.eval(_TAKE, 1, _PREFIX + model, owner, str(hold_ms))
+            taken = await self._client.eval(_TAKE, 1, self._key(model), owner, str(hold_ms))
         return int(taken) == 1
 
     async def release(self, model: ModelId, owner: str) -> None:
         with mapped_errors("release a load lock"):
-            await self._client.eval(_RELEASE, 1, _PREFIX + model, owner)
+            await self._client.eval(_RELEASE, 1, self._key(model), owner)
+
+    def _key(self, model: ModelId) -> str:
+        return key_for(self._client, load_lock(model))

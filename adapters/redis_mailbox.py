@@ -8,9 +8,10 @@ from typing import Any, Generic, TypeVar
 import redis.asyncio
 
 from adapters.codec import TO_CONTROLLER_TYPES, TO_GATEWAYS_TYPES, decode_as, encode
-from adapters.redis_client import KEY_PREFIX, mapped_errors
+from adapters.redis_client import key_for, mapped_errors
 from adapters.redis_streams import RedisStream
 from contracts.messages import ToController, ToGateways
+from contracts.redis_keys import TO_CONTROLLER, TO_GATEWAYS
 
 MessageT = TypeVar("MessageT", ToController, ToGateways)
 
@@ -20,12 +21,12 @@ _MAX_BYTES = 16 * 1024**2
 
 def to_controller(client: redis.asyncio.Redis) -> RedisMailbox[ToController]:
     """The mailbox that the leading controller reads."""
-    return RedisMailbox(client, KEY_PREFIX + "to-controller", TO_CONTROLLER_TYPES)
+    return RedisMailbox(client, TO_CONTROLLER, TO_CONTROLLER_TYPES)
 
 
 def to_gateways(client: redis.asyncio.Redis) -> RedisMailbox[ToGateways]:
     """The mailbox that every gateway reads."""
-    return RedisMailbox(client, KEY_PREFIX + "to-gateways", TO_GATEWAYS_TYPES)
+    return RedisMailbox(client, TO_GATEWAYS, TO_GATEWAYS_TYPES)
 
 
 class RedisMailbox(Generic[MessageT]):
@@ -40,7 +41,9 @@ class RedisMailbox(Generic[MessageT]):
         max_entries: int = 10_000,
     ) -> None:
         # A routing table of many models is large: ten thousand of them would fill the server.
-        self._stream = RedisStream(client, key, max_entries=max_entries, max_bytes=_MAX_BYTES)
+        self._stream = RedisStream(
+            client, key_for(client, key), max_entries=max_entries, max_bytes=_MAX_BYTES
+        )
         self._types = message_types
         self.skipped = 0
 

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 import redis.asyncio
 
 from adapters.codec import decode_as, encode
-from adapters.redis_client import KEY_PREFIX, check_replies, mapped_errors, text
+from adapters.redis_client import check_replies, key_for, mapped_errors, text
 from adapters.redis_streams import Reply
 from contracts.ids import ModelId
 from contracts.profiles import MAX_PROFILES, MeasuredProfile
+from contracts.redis_keys import PROFILES, PROFILES_ADDED_TO
 
-_PROFILES = KEY_PREFIX + "profiles"
-_ADDED_TO = KEY_PREFIX + "profiles:added-to"
 _AT_ONCE = 200
 
 
@@ -23,6 +22,8 @@ class RedisProfileStore:
 
     def __init__(self, client: redis.asyncio.Redis, *, max_models: int = MAX_PROFILES) -> None:
         self._client = client
+        self._profiles = key_for(client, PROFILES)
+        self._added_to = key_for(client, PROFILES_ADDED_TO)
         self._max_models = max_models
         self.dropped = 0
         self.skipped = 0
@@ -34,12 +35,12 @@ class RedisProfileStore:
 
     async def get(self, model: ModelId) -> MeasuredProfile | None:
         with mapped_errors("read a profile"):
-            stored = await self._client.hget(_PROFILES, model)
+            stored = await self._client.hget(self._profiles, model)
         return next(iter(self._decoded([stored])), None)
 
     async def get_all(self) -> Mapping[ModelId, MeasuredProfile]:
         with mapped_errors("read profiles"):
-            stored = await self._client.hgetall(_PROFILES)
+            stored = await self._client.hgetall(self._profiles)
         return {profile.model: profile for profile in self._decoded([*stored.values()])}
 
     async def remove(self, models: tuple[ModelId, ...]) -> None:
@@ -49,9 +50,9 @@ class RedisProfileStore:
 
     async def _put(self, profiles: tuple[MeasuredProfile, ...]) -> None:
         async with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.hset(_PROFILES, mapping={one.model: encode(one) for one in profiles})
-            pipeline.zadd(_ADDED_TO, {one.model: one.at_s for one in profiles})
-            pipeline.zrange(_ADDED_TO, 0, -self._max_models - 1)
+            pipeline.hset(self._profiles, mapping={one.model: encode(one) for one in profiles})
+            pipeline.zadd(self._added_to, {one.model: one.at_s for one in profiles})
+            pipeline.zrange(self._added_to, 0, -self._max_models - 1)
             replies = await pipeline.execute(raise_on_error=False)
         check_replies(replies)
         oldest = tuple(ModelId(text(name)) for name in replies[-1])
@@ -61,8 +62,8 @@ class RedisProfileStore:
 
     async def _remove(self, models: Sequence[ModelId]) -> None:
         async with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.hdel(_PROFILES, *models)
-            pipeline.zrem(_ADDED_TO, *models)
+            pipeline.hdel(self._profiles, *models)
+            pipeline.zrem(self._added_to, *models)
             check_replies(await pipeline.execute(raise_on_error=False))
 
     def _decoded(self, stored: Sequence[Reply | None]) -> list[MeasuredProfile]:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from redis.asyncio import Redis
 
-from adapters.redis_client import KEY_PREFIX, mapped_errors
-
-EVENTS_KEY = KEY_PREFIX + "events"
-DECISIONS_KEY = KEY_PREFIX + "decisions"
-DECISIONS_INDEX_KEY = KEY_PREFIX + "decisions:index"
+from adapters.redis_client import key_for, mapped_errors
 
 # In one step, so that an entry that is appended meanwhile is not counted as trimmed. Ages are
 # the server's: ids of entries begin with its milliseconds.
@@ -36,7 +32,8 @@ class RedisTrimmable:
     """
 
     def __init__(self, client: Redis, key: str, *, index_key: str | None = None) -> None:
-        self._keys = [key] if index_key is None else [key, index_key]
+        names = [key] if index_key is None else [key, index_key]
+        self._keys = [key_for(client, name) for name in names]
         self._trim = client.register_script(_TRIM_LUA)
 
     async def trim(self, *, max_age_s: float, max_entries: int) -> int:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import msgspec
 import redis.asyncio
 
-from adapters.redis_client import KEY_PREFIX, mapped_errors
+from adapters.redis_client import key_for, mapped_errors
+from contracts.redis_keys import SCALING
 from contracts.scaling import Scaling
 
-_KEY = KEY_PREFIX + "scaling"
 _DECODER = msgspec.json.Decoder(Scaling)
 
 
@@ -20,14 +20,15 @@ class RedisScalingStore:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client
+        self._key = key_for(client, SCALING)
 
     async def put_scaling(self, scaling: Scaling) -> None:
         with mapped_errors("store a scaling"):
-            await self._client.hset(_KEY, scaling.target, msgspec.json.encode(scaling))
+            await self._client.hset(self._key, scaling.target, msgspec.json.encode(scaling))
 
     async def scalings(self) -> Mapping[str, Scaling]:
         with mapped_errors("read scalings"):
-            stored = await self._client.hgetall(_KEY)
+            stored = await self._client.hgetall(self._key)
         found: dict[str, Scaling] = {}
         for data in stored.values():
             try:

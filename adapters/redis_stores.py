@@ -4,28 +4,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 import redis.asyncio
 
 from adapters.codec import decode_as, encode
-from adapters.redis_client import KEY_PREFIX, mapped_errors, text
+from adapters.redis_client import key_for, mapped_errors, text
 from contracts.errors import NotLeader
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
 from contracts.limits import ClassLimits
+from contracts.redis_keys import (
+    BASELINES,
+    GPU_YIELD,
+    LIMITS,
+    MODE,
+    PINS,
+    ROUTING,
+    ROUTING_TOKEN,
+    SLAS,
+    WORLD,
+)
 from contracts.routing import RoutingTable
 from contracts.world import GpuYield, Mode, Sla, WorldSnapshot
-
-_SLAS = KEY_PREFIX + "slas"
-_PINS = KEY_PREFIX + "pins"
-_MODE = KEY_PREFIX + "mode"
-_GPU_YIELD = KEY_PREFIX + "gpu_yield"
-_WORLD = KEY_PREFIX + "world"
-_ROUTING = KEY_PREFIX + "routing"
-_ROUTING_TOKEN = KEY_PREFIX + "routing:token"
-_BASELINES = KEY_PREFIX + "baselines"
-_LIMITS = KEY_PREFIX + "limits"
 
 _GPU_YIELD_DECODER = msgspec.json.Decoder(GpuYield)
 _LIMITS_DECODER = msgspec.json.Decoder(ClassLimits)
@@ -44,38 +46,39 @@ class RedisControlStore:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client
+        self._key = partial(key_for, client)
         self.skipped = 0
 
     async def slas(self) -> Mapping[ModelId, Sla]:
         with mapped_errors("read SLAs"):
-            stored = await self._client.hgetall(_SLAS)
+            stored = await self._client.hgetall(self._key(SLAS))
         slas = [decode_as(data, Sla) for data in stored.values()]
         self.skipped += slas.count(None)
         return {sla.model: sla for sla in slas if sla is not None}
 
     async def put_sla(self, sla: Sla) -> None:
         with mapped_errors("store an SLA"):
-            await self._client.hset(_SLAS, sla.model, encode(sla))
+            await self._client.hset(self._key(SLAS), sla.model, encode(sla))
 
     async def delete_sla(self, model: ModelId) -> bool:
         with mapped_errors("delete an SLA"):
-            return bool(await self._client.hdel(_SLAS, model))
+            return bool(await self._client.hdel(self._key(SLAS), model))
 
     async def pins(self) -> frozenset[ModelId]:
         with mapped_errors("read pins"):
-            stored = await self._client.smembers(_PINS)
+            stored = await self._client.smembers(self._key(PINS))
         return frozenset(ModelId(text(name)) for name in stored)
 
     async def set_pin(self, model: ModelId, *, pinned: bool) -> None:
         with mapped_errors("store a pin"):
             if pinned:
-                await self._client.sadd(_PINS, model)
+                await self._client.sadd(self._key(PINS), model)
             else:
-                await self._client.srem(_PINS, model)
+                await self._client.srem(self._key(PINS), model)
 
     async def mode(self) -> Mode | None:
         with mapped_errors("read the mode"):
-            stored = await self._client.get(_MODE)
+            stored = await self._client.get(self._key(MODE))
         if stored is None:
             return None
         try:
@@ -86,11 +89,11 @@ class RedisControlStore:
 
     async def set_mode(self, mode: Mode) -> None:
         with mapped_errors("store the mode"):
-            await self._client.set(_MODE, mode.value)
+            await self._client.set(self._key(MODE), mode.value)
 
     async def gpu_yield(self) -> GpuYield | None:
         with mapped_errors("read who has the GPU"):
-            stored = await self._client.get(_GPU_YIELD)
+            stored = await self._client.get(self._key(GPU_YIELD))
         try:
             return None if stored is None else _GPU_YIELD_DECODER.decode(stored)
         except msgspec.MsgspecError:
@@ -100,9 +103,9 @@ class RedisControlStore:
     async def set_gpu_yield(self, wish: GpuYield | None) -> None:
         with mapped_errors("store who has the GPU"):
             if wish is None:
-                await self._client.delete(_GPU_YIELD)
+                await self._client.delete(self._key(GPU_YIELD))
             else:
-                await self._client.set(_GPU_YIELD, msgspec.json.encode(wish))
+                await self._client.set(self._key(GPU_YIELD), msgspec.json.encode(wish))
 
 
 class RedisSnapshotStore:
@@ -114,16 +117,17 @@ class RedisSnapshotStore:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client
+        self._key = partial(key_for, client)
         self._put_routing = client.register_script(_PUT_ROUTING_LUA)
         self.skipped = 0
 
     async def put_world(self, world: WorldSnapshot) -> None:
         with mapped_errors("store the world"):
-            await self._client.set(_WORLD, encode(world))
+            await self._client.set(self._key(WORLD), encode(world))
 
     async def world(self) -> WorldSnapshot | None:
         with mapped_errors("read the world"):
-            stored = await self._client.get(_WORLD)
+            stored = await self._client.get(self._key(WORLD))
         world = decode_as(stored, WorldSnapshot)
         self.skipped += stored is not None and world is None
         return world
@@ -131,25 +135,26 @@ class RedisSnapshotStore:
     async def put_routing(self, table: RoutingTable) -> None:
         with mapped_errors("store the routing table"):
             taken = await self._put_routing(
-                keys=[_ROUTING, _ROUTING_TOKEN], args=[table.token, encode(table)]
+                keys=[self._key(ROUTING), self._key(ROUTING_TOKEN)],
+                args=[table.token, encode(table)],
             )
         if not taken:
             raise NotLeader("a routing table with a greater token is already stored")
 
     async def routing(self) -> RoutingTable | None:
         with mapped_errors("read the routing table"):
-            stored = await self._client.get(_ROUTING)
+            stored = await self._client.get(self._key(ROUTING))
         table = decode_as(stored, RoutingTable)
         self.skipped += stored is not None and table is None
         return table
 
     async def put_baseline(self, name: str, figures: Mapping[str, float]) -> None:
         with mapped_errors("store a baseline"):
-            await self._client.hset(_BASELINES, name, msgspec.json.encode(dict(figures)))
+            await self._client.hset(self._key(BASELINES), name, msgspec.json.encode(dict(figures)))
 
     async def baselines(self) -> Mapping[str, Mapping[str, float]]:
         with mapped_errors("read baselines"):
-            stored = await self._client.hgetall(_BASELINES)
+            stored = await self._client.hgetall(self._key(BASELINES))
         figures: dict[str, Mapping[str, float]] = {}
         for name, data in stored.items():
             try:
@@ -160,11 +165,13 @@ class RedisSnapshotStore:
 
     async def put_limits(self, limits: ClassLimits) -> None:
         with mapped_errors("store limits"):
-            await self._client.hset(_LIMITS, limits.priority.value, msgspec.json.encode(limits))
+            await self._client.hset(
+                self._key(LIMITS), limits.priority.value, msgspec.json.encode(limits)
+            )
 
     async def limits(self, priority: PriorityClass) -> ClassLimits | None:
         with mapped_errors("read limits"):
-            stored = await self._client.hget(_LIMITS, priority.value)
+            stored = await self._client.hget(self._key(LIMITS), priority.value)
         try:
             return None if stored is None else _LIMITS_DECODER.decode(stored)
         except msgspec.MsgspecError:

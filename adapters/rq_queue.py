@@ -30,6 +30,7 @@ from adapters.redis_client import check_arguments, mapped_errors, understood
 from contracts.config import JobQueueConfig
 from contracts.errors import Invalid, Transient
 from contracts.jobs import CANCELLED, JobState, check_job
+from contracts.redis_keys import job_lost, job_result, job_unreadable
 
 ENTRY = "workers.jobs.run"
 """The name that jobs carry. Workers run nothing else under any other name, so that who can
@@ -95,21 +96,6 @@ class _Watched(redis.Redis):
         super().close()
         for sentinel in self.connection_pool.sentinel_manager.sentinels:  # type: ignore[attr-defined] # its own pool
             sentinel.close()
-
-
-def result_key(job_id: str) -> str:
-    """Where the one result of a job is kept."""
-    return f"headstart:job-result:{job_id}"
-
-
-def unreadable_key(job_id: str) -> str:
-    """Where workers put a job's record that cannot be read, out of RQ's way."""
-    return f"headstart:job-unreadable:{job_id}"
-
-
-def lost_key(job_id: str) -> str:
-    """Where workers say that a job's record was gone before the job ran."""
-    return f"headstart:job-lost:{job_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +218,7 @@ class RqJobQueue:
                 return self._set_aside(job_id)
             except (ValueError, KeyError, TypeError) as error:
                 raise Invalid(f"job {job_id} cannot be read: {error}") from error
-            stored = self._client.get(result_key(job_id))
+            stored = self._client.get(job_result(job_id))
         status = job.get_status(refresh=False)
         state = _STATES.get(status, JobState.QUEUED)
         failed = state is JobState.FAILED and latest is not None
@@ -267,9 +253,9 @@ class RqJobQueue:
         )
 
     def _set_aside(self, job_id: str) -> Mapping[str, object] | None:
-        if self._client.exists(unreadable_key(job_id)):
+        if self._client.exists(job_unreadable(job_id)):
             said = "its record in Redis could not be read"
-        elif self._client.exists(lost_key(job_id)):
+        elif self._client.exists(job_lost(job_id)):
             said = "its record vanished from Redis before it ran: is maxmemory-policy noeviction?"
         else:
             return None

@@ -30,18 +30,14 @@ from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_insights import RedisInsightStore
 from adapters.redis_job_results import RedisJobResults
 from adapters.redis_profiles import RedisProfileStore
-from adapters.redis_retention import (
-    DECISIONS_INDEX_KEY,
-    DECISIONS_KEY,
-    EVENTS_KEY,
-    RedisTrimmable,
-)
+from adapters.redis_retention import RedisTrimmable
 from adapters.redis_stores import RedisSnapshotStore
 from adapters.rq_queue import RqJobQueue, connect_blocking
 from adapters.settings import Settings, load_settings
 from adapters.webhooks import HttpNotifier
 from contracts.errors import HeadstartError, Invalid, Transient
 from contracts.ports import Clock, JobQueue
+from contracts.redis_keys import DECISIONS, DECISIONS_INDEX, EVENTS
 from predictor.library_versions import library_versions
 from workers.batches.sweep import Sweep
 from workers.children import die_with_parent, supervise
@@ -138,10 +134,8 @@ def tools_opener(
                 snapshots=RedisSnapshotStore(client),
                 forecasts=RedisForecastStore(client),
                 logs={
-                    "events": RedisTrimmable(client, EVENTS_KEY),
-                    "decisions": RedisTrimmable(
-                        client, DECISIONS_KEY, index_key=DECISIONS_INDEX_KEY
-                    ),
+                    "events": RedisTrimmable(client, EVENTS),
+                    "decisions": RedisTrimmable(client, DECISIONS, index_key=DECISIONS_INDEX),
                 },
                 notifier=HttpNotifier(allow_private=config.webhooks_to_private),
                 webhook_secret=config.webhook_secret,

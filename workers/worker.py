@@ -36,13 +36,12 @@ from rq.worker_registration import clean_worker_registry
 
 from contracts.config import JobQueueConfig
 from contracts.errors import Invalid
+from contracts.redis_keys import job_lost, job_unreadable
 from workers.children import die_with_parent
 from workers.jobs import JobFailed, JobRunner
 
 ENTRY = "workers.jobs.run"
 """The name that jobs carry, as ``adapters.rq_queue`` writes it."""
-LOST_KEY = "headstart:job-lost:{}"
-"""Where it says that a job's record was gone before the job ran, as ``adapters.rq_queue`` reads."""
 WORKER_TTL_S = 30
 MONITORING_S = 5
 MAINTENANCE_S = 10
@@ -203,7 +202,7 @@ class QueueWorker(Worker):
             if job is None:
                 log.error("job_lost", job_id=job_id, queue=queue.name)
                 # What it was is gone; that it was there is told to who asks for it.
-                self.connection.set(LOST_KEY.format(job_id), queue.name, ex=self._failure_ttl_s)
+                self.connection.set(job_lost(job_id), queue.name, ex=self._failure_ttl_s)
             elif self._is_elsewhere(job, queue):
                 log.debug("job_recovered_already", job_id=job_id)
             elif popped.set_first_seen(job_id) or not self._is_stuck(queue, job_id):
@@ -264,7 +263,7 @@ class QueueWorker(Worker):
 
     def _set_aside(self, queue: Queue, job_id: str, error: Exception) -> None:
         log.error("job_unreadable", job_id=job_id, queue=queue.name, error=str(error))
-        aside = f"headstart:job-unreadable:{job_id}"
+        aside = job_unreadable(job_id)
         with self.connection.pipeline() as pipeline:
             pipeline.rename(self.job_class.key_for(job_id), aside)
             pipeline.expire(aside, self._failure_ttl_s)
