@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: help setup demo test test-localai test-docker field-reports lint fmt type ci schema sbom docs clean
+.PHONY: help setup demo test test-localai test-docker field-reports lint fmt type ci schema sbom audit docs clean
 
 help: ## show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -56,6 +56,11 @@ sbom: ## what the image holds, with versions and licences, in var/headstart.cdx.
 	$(PYTHON) -m venv var/sbom/tool && var/sbom/tool/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sbom.lock
 	$(PYTHON) -m venv --without-pip var/sbom/image && var/sbom/tool/bin/pip --python var/sbom/image/bin/python install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	var/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible --output-format JSON --output-file var/headstart.cdx.json var/sbom/image/bin/python
+
+audit: ## known advisories on what the image holds, asked of PyPI (ARGS="--vulnerability-service osv" for another list)
+	rm -rf var/audit && mkdir -p var && $(PYTHON) -m venv var/audit
+	var/audit/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-audit.lock
+	var/audit/bin/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict $(ARGS)
 
 docs: $(STAMP) ## the documentation as a site, in var/site; links and anchors are checked
 	$(BIN)/python -m tests.reasons_page
