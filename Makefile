@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: help setup demo test test-localai test-docker field-reports lint fmt type ci schema sbom audit docs clean
+.PHONY: help setup demo test test-localai test-docker field-reports fuzz lint fmt type ci schema sbom audit docs clean
 
 help: ## show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ test-docker: $(STAMP) ## build the image and run the compose file (PYTHON_IMAGE=
 field-reports: $(STAMP) ## the table of field reports with counts, and the tests that replay them
 	$(BIN)/python -m tests.field_reports
 	$(BIN)/python -m pytest -q -m case $(ARGS)
+
+fuzz: $(STAMP) ## new inputs for every parser of what comes from outside (ARGS="--for 600 --seed 1")
+	nice -n 10 $(BIN)/python -m tests.fuzz $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy and import-linter
 	$(BIN)/ruff format --check .

@@ -24,7 +24,7 @@ settings.register_profile("nightly", max_examples=5000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 _LEFT_OUT = pytest.StashKey[int]()
-_SOCKETLESS_TIERS = frozenset({"unit", "property", "golden"})
+_SOCKETLESS_TIERS = frozenset({"unit", "property", "golden", "fuzz"})
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
