@@ -159,7 +159,19 @@ class ScalingState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """One answer: how many there shall be, and why, with the numbers it rests on."""
+    """One answer: how many there shall be, and why, with the numbers it rests on.
+
+    Attributes
+    ----------
+    changed : bool
+        Whether this is another number than was ordered before.
+    needed : int or None
+        What now and the forecast need, whatever the bounds allow; None: not told.
+    most : int or None
+        The most that bounds and budget allow; None: not told.
+    current : int or None
+        Replicas that serve; None: nobody tells us, as where others scale by our number.
+    """
 
     target: str
     at_s: float
@@ -167,7 +179,9 @@ class Scaling:
     reason: Reason
     evidence: Mapping[str, float] = field(default_factory=dict)
     changed: bool = False
-    """Whether this is another number than was ordered before."""
+    needed: int | None = None
+    most: int | None = None
+    current: int | None = None
 
 
 class Scaler(Protocol):
