@@ -23,6 +23,8 @@ from contracts.events import ModelUnloaded, PriorityClass, UnloadCause
 from contracts.ids import ModelId, NodeId
 from contracts.memory import PlaceId, PlaceKind, PlaceStatus
 from contracts.reasons import Reason
+from contracts.scaling import Scaling
+from simulator.memory_scaling import MemoryScalingStore
 from tests.browser.lively import GB, KINDS, Lively
 
 HIGH, MIDDLE, LOW = PriorityClass
@@ -128,7 +130,19 @@ async def _control_reading() -> Reading:
         event_id="gone", at_s=now_s, source="c", model=MODEL, node=NODE, cause=UnloadCause.EVICTED
     )
     await lively.events.append((unload,))
-    ports = replace(lively.ports(), workers=lambda _queue: 1)
+    scaling = MemoryScalingStore()
+    await scaling.put_scaling(
+        Scaling(
+            target="chat",
+            at_s=now_s,
+            replicas=4,
+            reason=Reason.AT_LARGEST,
+            needed=5,
+            most=4,
+            current=3,
+        )
+    )
+    ports = replace(lively.ports(), workers=lambda _queue: 1, scaling=scaling)
     room: ControlRoom = create_app(ControlConfig(), ports, lively.clock).state.room
     board = room.board
     board.take_forecasts(past)

@@ -14,6 +14,7 @@ from contracts.ids import ModelId
 from contracts.plan import Decision
 from contracts.ports import entry_lag_s
 from contracts.routing import RoutingTable
+from contracts.scaling import Scaling
 from contracts.world import Mode, ModelStatus, Sla, WorldSnapshot
 
 STALE_AFTER_S = 15.0
@@ -34,6 +35,8 @@ class Board:
         None: nobody has published one that we saw.
     jobs, workers :
         Jobs by queue and state, and processes by queue; empty: there is no queue, or not yet.
+    scalings :
+        The newest answer of each autoscaling target; empty: there is none.
     mode_wanted : or None
         What somebody set; None: nobody did.
     log_end, log_place : str or None
@@ -55,6 +58,7 @@ class Board:
         self.store_fault: str | None = None
         self.jobs: Mapping[str, Mapping[str, int]] = {}
         self.workers: Mapping[str, int] = {}
+        self.scalings: Mapping[str, Scaling] = {}
         self.history = DemandHistory()
         self.tally = RequestTally(self.target_s)
         self.kpis = KpiLedger(self.target_s)

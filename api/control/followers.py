@@ -129,6 +129,8 @@ class Followers:
         board.slas = await settings.slas()
         board.mode_wanted = await settings.mode()
         board.log_end = await self._ports.events.last_id()
+        if self._ports.scaling is not None:
+            board.scalings = await self._ports.scaling.scalings()
         # A store that lost its data does not make us forget what we know.
         board.world = world or board.world
         board.store_fault = None

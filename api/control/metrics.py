@@ -24,11 +24,13 @@ from api.control.kpi_metrics import kpi_families
 from api.control.machine_metrics import machines
 from api.control.memory_metrics import memory_metrics
 from api.control.node_metrics import node_fact_metrics
+from api.control.scaling_metrics import fresh, scaling_metrics, worker_scalings
 from api.control.tally import Attainment
 from api.control.views import cold_starts
 from contracts.forecasts import ModelForecast, Signal
 from contracts.ids import ModelId
 from contracts.ports import Clock, EventLog
+from contracts.scaling import Scaling
 from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
 
 MAX_MODELS = 200
@@ -65,13 +67,23 @@ class Reading:
     forgotten: Mapping[str, int]
     log_lags_s: Mapping[str, float]
     kpis: tuple[Metric, ...]
+    scalings: tuple[Scaling, ...] = ()
 
 
 class ControlMetrics:
     """Takes readings and renders them. ``count`` is told of every answered HTTP request."""
 
-    def __init__(self, board: Board, feed: EventFeed, events: EventLog, clock: Clock) -> None:
+    def __init__(
+        self,
+        board: Board,
+        feed: EventFeed,
+        events: EventLog,
+        clock: Clock,
+        *,
+        max_workers: int = 1,
+    ) -> None:
         self._board = board
+        self._max_workers = max_workers
         self._events = events
         self._feed = feed
         self._clock = clock
@@ -118,6 +130,16 @@ class ControlMetrics:
                 **board.kpis.forgotten(),
             },
             kpis=kpi_families(board, shown, now_s),
+            scalings=self._scalings(now_s),
+        )
+
+    def _scalings(self, now_s: float) -> tuple[Scaling, ...]:
+        """What others may scale by; of jobs nothing is known while the store is away."""
+        board = self._board
+        jobs = board.jobs if board.store_fault is None else {}
+        return (
+            *fresh(board.scalings, now_s),
+            *worker_scalings(jobs, board.workers, max_workers=self._max_workers, now_s=now_s),
         )
 
 
@@ -141,6 +163,7 @@ class _ReadingCollector(Collector):
         yield from _traffic(reading)
         yield from _forecast_scores(reading)
         yield from reading.kpis
+        yield from scaling_metrics(reading.scalings)
         if reading.world is not None:
             yield from _world(reading.world)
             yield from machines(reading.world)

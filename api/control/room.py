@@ -60,7 +60,9 @@ class ControlRoom:
         self.source = f"control-{secrets.token_hex(4)}"
         self._events_made = itertools.count(1)
         self.feed = EventFeed(boot=secrets.token_hex(4))
-        self.metrics = ControlMetrics(self.board, self.feed, ports.events, clock)
+        self.metrics = ControlMetrics(
+            self.board, self.feed, ports.events, clock, max_workers=max_workers
+        )
         self.live = LiveView(self.board, self.feed, clock, stale_after_s=self.stale_after_s)
         self.followers = Followers(ports, self.board, self.live, clock)
 

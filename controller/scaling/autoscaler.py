@@ -109,6 +109,8 @@ class Autoscaler:
                 need = need_of(target, world, forecasts)
                 state = self._states[target.name]
                 scaling, state = rescaled(target, replicas, need, state, now_s)
+                if target.kind in self._ports.scalers:
+                    scaling = replace(scaling, current=replicas.ready)
                 if scaling.changed and not target.dry_run and world.mode.orders:
                     scaling, state = await self._carry_out(target, scaling, state)
                 self._states[target.name] = state

@@ -78,6 +78,8 @@ def rescaled(
         reason=reason,
         evidence=_evidence(replicas, need, state, live=live, expected=expected),
         changed=wanted != there,
+        needed=needed,
+        most=bound,
     )
     return said, state
 

@@ -79,3 +79,16 @@ async def test_worker_processes_follow_the_jobs_that_wait(control: RunningContro
     _, body = await got(control, "/v1/autoscale/workers-background")
     assert body["replicas"] == 4
     assert body["evidence"] == {"waiting": 9, "running": 0}
+
+
+async def test_the_metrics_page_has_the_number_for_autoscalers_that_read_one(
+    control: RunningControl,
+):
+    put(control, target="paged", replicas=4, needed=6, most=4, current=2)
+    put(control, target="paged-old", at_s=control.lively.clock.now_s() - 61)
+    control.do(control.room.followers.read_world())
+    async with aiohttp.ClientSession() as session, session.get(control.url + "/metrics") as answer:
+        page = await answer.text()
+    for name, value in (("desired", 4), ("current", 2), ("needed", 6), ("max", 4)):
+        assert f'headstart_autoscale_{name}_replicas{{target="paged"}} {value}.0' in page
+    assert "paged-old" not in page

@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from adapters.settings import load_settings
 from adapters.settings_environment import FILE_SUFFIX, variable_names
 from cli.serve import MODULES
+from tests.recorded_scrape import all_families
 from workers.queues import QUEUES
 
 FOLDER = Path(__file__).parents[2] / "data/kubernetes"
@@ -256,3 +257,24 @@ def test_keda_reads_targets_that_there_are():
         read[target] = one["spec"]["scaleTargetRef"]["name"]
     assert read == targets
     assert set(read.values()) <= set(_base("Deployment"))
+
+
+def test_a_plain_autoscaler_reads_a_metric_that_the_adapter_makes_of_one_of_ours():
+    (adapter,) = (one for name, one in _manifests() if name == "examples/prometheus-adapter.yaml")
+    (rule,) = YAML(typ="safe").load(adapter["data"]["config.yaml"])["externalRules"]
+    series, _, label = rule["seriesQuery"].removesuffix('!=""}').partition("{")
+    known = all_families()[series]
+    assert known.labels == (label,)
+    assert rule["metricsQuery"].startswith(f"max by ({label})")
+    (scaler,) = (one for name, one in _manifests() if name == "examples/hpa-external.yaml")
+    (metric,) = scaler["spec"]["metrics"]
+    assert metric["external"]["metric"]["name"] == rule["name"]["as"] == series
+    (target,) = metric["external"]["metric"]["selector"]["matchLabels"].values()
+    (told,) = _read(FOLDER / "keda/autoscaling.yaml")
+    bounds = told["autoscaling"][target]
+    assert bounds["scaler"] == "read"
+    spec = scaler["spec"]
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (bounds["min"], bounds["max"])
+    # So the number itself: its total over one for each replica.
+    assert metric["external"]["target"] == {"type": "AverageValue", "averageValue": "1"}
+    assert spec["scaleTargetRef"]["name"] in _base("Deployment")

@@ -8,18 +8,12 @@ from pydantic import BaseModel, Field
 from api.control.errors import ApiError, not_found
 from api.control.nearest import nearest_names
 from api.control.room import READ, ControlRoom, Room
+from api.control.scaling_metrics import WORKERS, is_stale, worker_scalings
 from api.control.schemas import Page
-from contracts.jobs import JobState
-from contracts.reasons import Reason, explain
+from contracts.reasons import explain
 from contracts.scaling import Scaling
 
 router = APIRouter(tags=["autoscale"], dependencies=READ)
-
-STALE_S = 60.0
-"""A number that is older is not given: whoever reads it then keeps what there is."""
-
-WORKERS = "workers-"
-"""Targets of this prefix are the worker processes of a queue: one for each job, within bounds."""
 
 
 class ScalingView(BaseModel):
@@ -71,7 +65,7 @@ def view_of(scaling: Scaling, now_s: float) -> ScalingView:
         explanation=explain(scaling.reason),
         evidence=dict(scaling.evidence),
         at_s=scaling.at_s,
-        stale=now_s - scaling.at_s > STALE_S,
+        stale=is_stale(scaling, now_s),
     )
 
 
@@ -85,19 +79,5 @@ async def _worker_views(room: ControlRoom) -> list[ScalingView]:
         return []
     counts = await room.ask_jobs(lambda jobs: jobs.counts())
     now_s = room.clock.now_s()
-    views = []
-    for queue, states in sorted(counts.items()):
-        waiting = states.get(JobState.QUEUED, 0)
-        running = states.get(JobState.STARTED, 0)
-        wanted = min(max(1, waiting + running), room.max_workers)
-        views.append(
-            ScalingView(
-                id=WORKERS + queue,
-                replicas=wanted,
-                reason=Reason.LIVE_NEED.value,
-                explanation=explain(Reason.LIVE_NEED),
-                evidence={"waiting": waiting, "running": running},
-                at_s=now_s,
-            )
-        )
-    return views
+    found = worker_scalings(counts, {}, max_workers=room.max_workers, now_s=now_s)
+    return [view_of(one, now_s) for one in found]

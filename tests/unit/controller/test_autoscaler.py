@@ -161,3 +161,11 @@ async def test_targets_may_change_and_what_stays_remembers():
     stage.autoscaler.reconfigure(())
     await stage.look(5)
     assert (await stage.store.scalings())["chat"].replicas == 3
+
+
+async def test_what_serves_is_told_where_somebody_tells_us_and_only_then():
+    stage = Stage(CHAT, replace(CHAT, name="read", kind=ScalerKind.READ))
+    await stage.look(3)
+    scalings = await stage.store.scalings()
+    assert (scalings["chat"].current, scalings["chat"].needed, scalings["chat"].most) == (1, 3, 5)
+    assert scalings["read"].current is None
