@@ -15,24 +15,25 @@ _BATCH = 1_000
 
 def read_stored(client: redis.Redis, key: str) -> Stored | None:
     """All that is in a key; None where there is none. Raises Invalid for a kind of no use here."""
-    kind = _text(client.type(key))
+    found: Any = client  # its replies are bytes: clients made here decode nothing
+    kind = _text(found.type(key))
     if kind == "none":
         return None
     content: Any
     match kind:
         case "string":
-            content = client.get(key) or b""
+            content = found.get(key) or b""
         case "hash":
-            content = client.hgetall(key)
+            content = found.hgetall(key)
         case "set":
-            content = frozenset(client.smembers(key))
+            content = frozenset(found.smembers(key))
         case "zset":
-            content = tuple(client.zrange(key, 0, -1, withscores=True))
+            content = tuple(found.zrange(key, 0, -1, withscores=True))
         case "stream":
-            content = tuple((_text(entry), dict(fields)) for entry, fields in client.xrange(key))
+            content = tuple((_text(entry), dict(fields)) for entry, fields in found.xrange(key))
         case _:
             raise Invalid(f"{key}: a {kind} is nothing that is kept")
-    left_ms = int(client.pttl(key))
+    left_ms = int(found.pttl(key))
     return Stored(
         key=key, kind=kind, content=content, expires_in_ms=left_ms if left_ms >= 0 else None
     )
@@ -44,7 +45,7 @@ def write_stored(client: redis.Redis, stored: Stored) -> None:
     with client.pipeline(transaction=True) as pipe:
         pipe.delete(key)
         for command in _commands(key, content):
-            pipe.execute_command(*command)
+            pipe.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
         if stored.expires_in_ms is not None:
             pipe.pexpire(key, max(1, stored.expires_in_ms))
         pipe.execute()

@@ -98,7 +98,8 @@ async def _controller() -> str:
 
 def _workers(queue: str | None) -> str:
     """Each queue has a worker on this host whose heart beats."""
-    from adapters.rq_queue import RqJobQueue, connect_blocking
+    from adapters.redis_blocking import connect_blocking
+    from adapters.rq_queue import RqJobQueue
     from workers.queues import QUEUES
 
     if queue is not None and queue != "all" and queue not in QUEUES:

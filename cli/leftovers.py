@@ -12,17 +12,28 @@ from adapters.champion_files import CHAMPION_FOLDER, KEY_FILE
 from adapters.clock import ScaledClock
 from adapters.file_lock import FileLock
 from adapters.file_store import FILES_FOLDER, RESULTS_FOLDER
+from adapters.folder_format import FORMAT_LOCK_FILE
 from adapters.localai_model_files import LocalAIModelFiles
 from adapters.redis_client import connect
 from adapters.redis_footprint import RedisFootprint
 from adapters.settings import Settings
 from contracts.config import NodeConfig
+from contracts.data_format import FORMAT_FILE
 from contracts.errors import HeadstartError
 from contracts.ids import ModelId, NodeId
 from contracts.variants import MARK, is_made
 from workers.queues import QUEUES
 
-OURS_IN_DATA_DIR = ("redis", "logs", FILES_FOLDER, RESULTS_FOLDER, CHAMPION_FOLDER, KEY_FILE)
+OURS_IN_DATA_DIR = (
+    "redis",
+    "logs",
+    FILES_FOLDER,
+    RESULTS_FOLDER,
+    CHAMPION_FOLDER,
+    KEY_FILE,
+    FORMAT_FILE,
+    FORMAT_LOCK_FILE,
+)
 """What we write there. Whatever else lies in that folder is somebody else's, and stays."""
 
 

@@ -49,9 +49,11 @@ def up(
     all is ready.
     """
     from adapters.log_setup import configure_logging
+    from adapters.process_limits import harden
     from adapters.settings import load_settings
     from cli.services import SERVICES, checked_names
 
+    harden()
     left_out = set(checked_names(without or ()))
     names = tuple(name for name in SERVICES if name not in left_out)
     environ = dict(os.environ)
@@ -70,13 +72,17 @@ async def _serve(
     names: tuple[str, ...], settings: Settings, environ: Mapping[str, str], *, follow: bool
 ) -> None:
     from adapters.embedded_server import provided_server
+    from adapters.folder_format import settle_folder
+    from adapters.redis_format import settle_at_start
     from adapters.settings import load_settings
     from cli.ports import require_free
     from cli.services import child_environment, service_specs, wanted_ports
     from cli.supervisor import Supervisor
 
     require_free(wanted_ports(names, settings))
+    settle_folder(settings.data_dir)
     async with provided_server(settings.redis_url, settings.data_dir) as redis_url:
+        await asyncio.to_thread(settle_at_start, redis_url)
         told = {
             **environ,
             "HEADSTART_DATA_DIR": str(settings.data_dir),

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 FORMAT = 1
 """What this release writes. It goes up when older data has to be changed to be read."""
 
-FORMAT_KEY = "headstart:format"
-"""In Redis."""
-
 FORMAT_FILE = "format"
-"""In ``data_dir``."""
+"""In ``data_dir``; in Redis it is ``redis_keys.FORMAT``."""
 
 BEFORE_MARKS = 1
 """The format of data that has no mark: releases before there were marks wrote it."""

@@ -36,6 +36,8 @@ LEASE_TOKEN = PREFIX + "lease:token"
 LIMITS = PREFIX + "limits"
 SCALING = PREFIX + "scaling"
 BATCHES = PREFIX + "batches"
+FORMAT = PREFIX + "format"
+FORMAT_LOCK = PREFIX + "format:lock"
 
 
 def history_ring(width_s: float, model: str) -> str:

@@ -29,11 +29,12 @@ from adapters.page_cache import PageCache, is_supported
 from adapters.probes.registry import probe_for
 from adapters.probes.threaded import in_thread
 from adapters.probes.wiring import local_nodes, options_for
+from adapters.process_limits import harden
 from adapters.process_signals import on_signals
-from adapters.redis_client import connect
 from adapters.redis_decisions import RedisDecisionJournal
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_format import connect_settled, settle_at_start
 from adapters.redis_lease import RedisLease
 from adapters.redis_load_lock import RedisLoadLock
 from adapters.redis_mailbox import to_controller, to_gateways
@@ -109,7 +110,7 @@ async def serve(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then let another controller lead at once."""
     config = settings.controller_config()
     clock = ScaledClock.from_environment(os.environ)
-    client = connect(settings.redis_url or "")
+    client = connect_settled(settings.redis_url or "")
     servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
     files = {node.node: LocalAIModelFiles(node, clock) for node in config.nodes}
     owner = f"controller-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -272,10 +273,12 @@ def _checked(settings: Settings) -> Settings:
 
 def main() -> int:
     """Start; 2 for a configuration that cannot work, with one line that says why."""
+    harden()
     configure_logging("controller")
     try:
         settings = _checked(load_settings(os.environ))
         configure_logging("controller", json=settings.log_json, level=settings.log_level)
+        settle_at_start(settings.redis_url or "")
         asyncio.run(serve(settings))
     except Invalid as error:
         print(f"headstart controller: {error}", file=sys.stderr)  # noqa: T201 - for people

@@ -10,11 +10,13 @@ import structlog
 
 from adapters.champion_files import DiskChampionStore
 from adapters.clock import ScaledClock
+from adapters.folder_format import settle_folder
 from adapters.log_setup import configure_logging
+from adapters.process_limits import harden
 from adapters.process_signals import on_signals
-from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_format import connect_settled, settle_at_start
 from adapters.redis_history import RedisHistoryStore
 from adapters.settings import Settings, load_settings
 from contracts.errors import Invalid
@@ -31,7 +33,7 @@ BAD_CONFIGURATION = 2
 async def serve(settings: Settings, redis_url: str) -> None:
     """Run until SIGTERM or SIGINT. Nothing is to be saved: the log holds all there is to know."""
     config = settings.predictor_config()
-    client = connect(redis_url)
+    client = connect_settled(redis_url)
     service = PredictorService(
         PredictorEngine(config),
         PredictorPorts(
@@ -56,10 +58,14 @@ async def serve(settings: Settings, redis_url: str) -> None:
 
 def main() -> int:
     """Start; 2 for a configuration that cannot work, with one line that says why."""
+    harden()
     try:
         settings = load_settings(os.environ)
         configure_logging("predictor", json=settings.log_json, level=settings.log_level)
-        asyncio.run(serve(settings, _redis_url(settings)))
+        redis_url = _redis_url(settings)
+        settle_at_start(redis_url)
+        settle_folder(settings.data_dir)
+        asyncio.run(serve(settings, redis_url))
     except Invalid as error:
         print(f"headstart predictor: {error}", file=sys.stderr)  # noqa: T201 - for people
         return BAD_CONFIGURATION

@@ -20,19 +20,25 @@ from adapters.champion_files import DiskChampionStore
 from adapters.clock import ScaledClock
 from adapters.file_store import RESULTS_FOLDER, DiskResultLog
 from adapters.file_stores import open_file_store
+from adapters.folder_format import settle_folder
 from adapters.gateway_client import HttpGateway
 from adapters.log_setup import configure_logging
+from adapters.process_limits import harden
 from adapters.process_signals import on_hang_up_in_thread
 from adapters.redis_batches import RedisBatchStore
-from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_format import (
+    connect_blocking_settled,
+    connect_settled,
+    settle_at_start,
+)
 from adapters.redis_insights import RedisInsightStore
 from adapters.redis_job_results import RedisJobResults
 from adapters.redis_profiles import RedisProfileStore
 from adapters.redis_retention import RedisTrimmable
 from adapters.redis_stores import RedisSnapshotStore
-from adapters.rq_queue import RqJobQueue, connect_blocking
+from adapters.rq_queue import RqJobQueue
 from adapters.settings import Settings, load_settings
 from adapters.webhooks import HttpNotifier
 from contracts.errors import HeadstartError, Invalid, Transient
@@ -61,12 +67,15 @@ log = structlog.get_logger(__name__)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until stopped; 0 after SIGTERM or SIGINT, 2 for a bad configuration."""
     options = _parser().parse_args(arguments)
+    harden()
     try:
         settings = load_settings(os.environ)
         clock = ScaledClock.from_environment(os.environ)
         chores = chores_of(settings.workers_config())
         redis_url = _redis_url(settings)
-        client = connect_blocking(redis_url, attempts=_OUTAGE_ATTEMPTS)
+        settle_at_start(redis_url)
+        settle_folder(settings.data_dir)
+        client = connect_blocking_settled(redis_url, attempts=_OUTAGE_ATTEMPTS)
     except Invalid as error:
         sys.stderr.write(f"workers: {error}\n")
         return 2
@@ -84,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.queue == MAINTENANCE:
         _stand_back()
-    probe = connect_blocking(redis_url)
+    probe = connect_blocking_settled(redis_url)
     runner = JobRunner(
         tools_opener(
             settings,
@@ -121,8 +130,8 @@ def tools_opener(
 
     @asynccontextmanager
     async def open_tools() -> AsyncIterator[Tools]:
-        client = connect(redis_url)
-        blocking = connect_blocking(redis_url)
+        client = connect_settled(redis_url)
+        blocking = connect_blocking_settled(redis_url)
         config = settings.workers_config()
         gateway = HttpGateway(gateway_url, key=config.gateway_key)
         try:
@@ -161,7 +170,7 @@ def sweep_batches(jobs: JobQueue, redis_url: str) -> None:
     """Queue a job for each batch that has none; an outage is met again at the next sweep."""
 
     async def sweep() -> None:
-        client = connect(redis_url)
+        client = connect_settled(redis_url)
         try:
             await Sweep(RedisBatchStore(client), jobs).queue_due()
         except HeadstartError as error:
@@ -264,7 +273,7 @@ def _scaler(settings: Settings, redis_url: str) -> Callable[[], Mapping[str, int
     """What tells how many processes each queue is to have."""
     most = settings.workers_config().max_processes
     scales = Scales(dict.fromkeys((REALTIME_FALLBACK, BATCH, BACKGROUND), most) | {MAINTENANCE: 2})
-    jobs = RqJobQueue(connect_blocking(redis_url), QUEUES)
+    jobs = RqJobQueue(connect_blocking_settled(redis_url), QUEUES)
 
     def wanted() -> Mapping[str, int]:
         try:

@@ -12,20 +12,26 @@ import structlog
 from adapters.clock import ScaledClock
 from adapters.config_files import ConfigReload
 from adapters.file_stores import open_file_store
+from adapters.folder_format import settle_folder
 from adapters.log_setup import configure_logging
+from adapters.process_limits import harden
 from adapters.process_signals import on_hang_up
 from adapters.redis_batches import RedisBatchStore
-from adapters.redis_client import connect
 from adapters.redis_decisions import RedisDecisionJournal
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
+from adapters.redis_format import (
+    connect_blocking_settled,
+    connect_settled,
+    settle_at_start,
+)
 from adapters.redis_insights import RedisInsightStore
 from adapters.redis_job_results import RedisJobResults
 from adapters.redis_mailbox import to_controller
 from adapters.redis_profiles import RedisProfileStore
 from adapters.redis_scaling import RedisScalingStore
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
-from adapters.rq_queue import RqJobQueue, connect_blocking
+from adapters.rq_queue import RqJobQueue
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
 from adapters.settings_listing import entries
@@ -67,7 +73,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
     """Serve until SIGTERM or SIGINT. Raises Invalid when the port cannot be had."""
     config, workers = settings.control_config(), settings.workers_config()
     listener = bind(config.host, config.port)
-    client, blocking = connect(redis_url), connect_blocking(redis_url)
+    client, blocking = connect_settled(redis_url), connect_blocking_settled(redis_url)
     clock = ScaledClock.from_environment(os.environ)
     in_force = [settings]
     jobs = RqJobQueue(blocking, QUEUES)
@@ -138,10 +144,14 @@ def _redis_url(settings: Settings) -> str:
 
 def main() -> int:
     """Start; 2 for a configuration or a port that cannot be used, with one line that says why."""
+    harden()
     try:
         settings = load_settings(os.environ)
         configure_logging("control", json=settings.log_json, level=settings.log_level)
-        asyncio.run(serve(settings, _redis_url(settings)))
+        redis_url = _redis_url(settings)
+        settle_at_start(redis_url)
+        settle_folder(settings.data_dir)
+        asyncio.run(serve(settings, redis_url))
     except Invalid as error:
         print(f"headstart control: {error}", file=sys.stderr)  # noqa: T201 - for people
         return BAD_CONFIGURATION

@@ -18,9 +18,10 @@ from adapters.clock import ScaledClock
 from adapters.config_files import ConfigReload
 from adapters.localai_fleet import LocalAIFleet
 from adapters.log_setup import configure_logging
+from adapters.process_limits import harden
 from adapters.process_signals import on_signals
-from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
+from adapters.redis_format import connect_settled, settle_at_start
 from adapters.redis_load_lock import RedisLoadLock
 from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisSnapshotStore
@@ -143,7 +144,7 @@ def _open_ports(
     )
     if settings.redis_url is None:
         return ports
-    client = connect(settings.redis_url)
+    client = connect_settled(settings.redis_url)
     stack.push_async_callback(client.aclose)
     return replace(
         ports,
@@ -161,12 +162,15 @@ def main() -> int:
     0 after a stop in which running requests could end, 1 after one in which a second signal
     cut them.
     """
+    harden()
     configure_logging("gateway")
     # Twice the series for what nobody looks at.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # it has no types
     try:
         settings = load_settings(os.environ)
         configure_logging("gateway", json=settings.log_json, level=settings.log_level)
+        if settings.redis_url is not None:
+            settle_at_start(settings.redis_url)
         listening = bind(settings.gateway_config())
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(serve(settings, listening))

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from adapters.rq_queue import RqJobQueue, connect_blocking
+from adapters.redis_blocking import connect_blocking
+from adapters.rq_queue import RqJobQueue
 from tests.acceptance.deployment import Deployment, of_kind
 from workers.queues import QUEUES
 

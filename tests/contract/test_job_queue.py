@@ -10,9 +10,10 @@ from rq.job import Job, JobStatus
 from rq.registry import FailedJobRegistry
 from rq.serializers import JSONSerializer
 
+from adapters.redis_blocking import connect_blocking
 from adapters.redis_client import connect
 from adapters.redis_job_results import RedisJobResults
-from adapters.rq_queue import RqJobQueue, connect_blocking
+from adapters.rq_queue import RqJobQueue
 from contracts.config import JobQueueConfig
 from contracts.errors import Invalid, Transient
 from contracts.jobs import CANCELLED, JobState

@@ -12,10 +12,11 @@ import openai
 import pytest
 import redis
 
+from adapters.redis_blocking import connect_blocking
 from adapters.redis_client import connect
 from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_stores import RedisSnapshotStore
-from adapters.rq_queue import RqJobQueue, connect_blocking
+from adapters.rq_queue import RqJobQueue
 from cli.ports import free_port
 from contracts.errors import Permanent
 from tests.docker.containers import Containers, build_image, layers, running, seconds_until

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from adapters.champion_files import CHAMPION_FOLDER, DiskChampionStore
+from adapters.redis_blocking import connect_blocking
 from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.redis_insights import RedisInsightStore
-from adapters.rq_queue import RqJobQueue, connect_blocking
+from adapters.rq_queue import RqJobQueue
 from contracts.events import AnyEvent, PriorityClass, RequestCompleted, RequestReceived
 from contracts.ids import ModelId, RequestId
 from workers.queues import MAINTENANCE, QUEUES

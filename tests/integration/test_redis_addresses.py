@@ -16,8 +16,9 @@ from urllib.parse import quote
 
 import pytest
 
+from adapters.redis_blocking import connect_blocking
 from adapters.redis_client import connect, mapped_errors
-from adapters.rq_queue import RqJobQueue, connect_blocking
+from adapters.rq_queue import RqJobQueue
 from contracts.errors import Permanent, Transient
 from workers.queues import QUEUES
 

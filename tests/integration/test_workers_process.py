@@ -20,7 +20,8 @@ import pytest
 import redis
 from aiohttp import web
 
-from adapters.rq_queue import ENTRY, RqJobQueue, connect_blocking
+from adapters.redis_blocking import connect_blocking
+from adapters.rq_queue import ENTRY, RqJobQueue
 from contracts.errors import Transient
 from workers.jobs import JobRunner
 from workers.queues import QUEUES

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adapters.redis_address import sentinel_address
+from adapters.redis_blocking import connect_blocking
 from adapters.redis_client import connect
-from adapters.rq_queue import connect_blocking
 from adapters.settings import load_settings
 from contracts.errors import Invalid
 
