@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: help setup demo test test-localai test-docker field-reports fuzz lint fmt type ci schema sbom audit docs clean
+.PHONY: help setup demo test chaos test-localai test-docker field-reports fuzz lint fmt type ci schema sbom audit docs clean
 
 help: ## show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ demo: $(STAMP) ## run everything against an emulated LocalAI (ARGS="--localai UR
 
 test: $(STAMP) ## run every tier of the tests for which the tools are there
 	PATH="$(CURDIR)/$(BIN):$$PATH" .ci/tiers $(ARGS)
+
+chaos: $(STAMP) ## everything under load, broken at random (ARGS="--for 300 --seed 1", --paced, --replay FILE)
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 test-localai: $(STAMP) ## every call of ours against a real LocalAI that nobody uses (LOCALAI_URL=http://…)
 	@test -n "$(LOCALAI_URL)" || { echo "name a LocalAI that nobody uses: make test-localai LOCALAI_URL=http://127.0.0.1:8081 [LOCALAI_MODELS=a,b] [LOCALAI_API_KEY=…]"; exit 2; }
