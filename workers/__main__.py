@@ -50,6 +50,7 @@ from workers.children import die_with_parent, supervise
 from workers.chores import Chores
 from workers.jobs import JobRunner, OpenTools
 from workers.queues import BACKGROUND, BATCH, MAINTENANCE, QUEUES, REALTIME_FALLBACK
+from workers.rq_log import quieten
 from workers.scaling import Scales
 from workers.schedule import chores_of
 from workers.tools import Tools
@@ -80,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"workers: {error}\n")
         return 2
     configure_logging(f"workers.{options.queue}", json=settings.log_json, level=settings.log_level)
+    quieten()
     # The supervisor gives its children five seconds, and a worker leaves before they are over.
     stop = _stop_on_signals(leave_s=None if options.queue == _ALL else LEAVE_S)
     if options.parent is not None:
