@@ -11,13 +11,48 @@ import struct
 
 import redis.asyncio
 
-from adapters.redis_client import check_replies, key_for, mapped_errors
+from adapters.redis_client import key_for, mapped_errors
+from adapters.redis_fence import FENCE_LUA, check_fence, token_argument
 from contracts.history import HISTORY_RINGS, HistoryBucket, HistoryPage
 from contracts.ids import ModelId
-from contracts.redis_keys import HISTORY_MODELS, HISTORY_PLACE, history_ring
+from contracts.redis_keys import HISTORY_MODELS, HISTORY_PLACE, HISTORY_TOKEN, history_ring
 
 _BUCKET = struct.Struct("<IIfff")
 _MOST_ARRIVALS = 2**32 - 1
+
+_WRITE_LUA = (
+    FENCE_LUA
+    + """
+if is_fenced_off(KEYS[1], ARGV[1]) then return -1 end
+redis.call('SET', KEYS[3], ARGV[2])
+local at = 3
+for k = 4, #KEYS do
+  redis.call('SADD', KEYS[2], ARGV[at])
+  local last = at + 2 * tonumber(ARGV[at + 1])
+  for i = at + 2, last, 2 do
+    redis.call('SETRANGE', KEYS[k], ARGV[i], ARGV[i + 1])
+  end
+  at = last + 2
+end
+return 1
+"""
+)
+"""After the token and the place come, of each ring, its model, how many buckets, and each of them
+behind its offset."""
+
+_REMOVE_LUA = (
+    FENCE_LUA
+    + """
+if is_fenced_off(KEYS[1], ARGV[1]) then return -1 end
+for i = 2, #ARGV do
+  redis.call('SREM', KEYS[2], ARGV[i])
+end
+for k = 3, #KEYS do
+  redis.call('DEL', KEYS[k])
+end
+return 1
+"""
+)
 
 
 class RedisHistoryStore:
@@ -27,19 +62,24 @@ class RedisHistoryStore:
         self._client = client
         self._models = key_for(client, HISTORY_MODELS)
         self._place = key_for(client, HISTORY_PLACE)
+        self._token = key_for(client, HISTORY_TOKEN)
+        self._write = client.register_script(_WRITE_LUA)
+        self._remove = client.register_script(_REMOVE_LUA)
 
-    async def write(self, pages: tuple[HistoryPage, ...], *, place: str) -> None:
+    async def write(
+        self, pages: tuple[HistoryPage, ...], *, place: str, token: int | None = None
+    ) -> None:
+        keys = [self._token, self._models, self._place]
+        args: list[str | bytes | int] = [token_argument(token), place]
+        for page in pages:
+            keys.append(self._ring(page.width_s, page.model))
+            args += [page.model, len(page.buckets)]
+            for bucket in page.buckets:
+                slot = bucket.number % HISTORY_RINGS[page.width_s]
+                args += [slot * _BUCKET.size, _packed(bucket)]
         with mapped_errors("store history"):
-            pipeline = self._client.pipeline(transaction=True)
-            for page in pages:
-                key = self._ring(page.width_s, page.model)
-                for bucket in page.buckets:
-                    slot = bucket.number % HISTORY_RINGS[page.width_s]
-                    pipeline.setrange(key, slot * _BUCKET.size, _packed(bucket))
-            if pages:
-                pipeline.sadd(self._models, *{page.model for page in pages})
-            pipeline.set(self._place, place)
-            check_replies(await pipeline.execute(raise_on_error=False))
+            reply = await self._write(keys=keys, args=args)
+        check_fence(reply, "store history")
 
     async def read(self, model: ModelId) -> tuple[HistoryPage, ...]:
         with mapped_errors("read history"):
@@ -63,14 +103,15 @@ class RedisHistoryStore:
             stored = await self._client.get(self._place)
         return None if stored is None else _text(stored)
 
-    async def remove(self, models: tuple[ModelId, ...]) -> None:
-        if not models:
+    async def remove(self, models: tuple[ModelId, ...], *, token: int | None = None) -> None:
+        if not models and token is None:
             return
+        rings = [self._ring(width_s, m) for m in models for width_s in HISTORY_RINGS]
         with mapped_errors("forget history"):
-            pipeline = self._client.pipeline(transaction=True)
-            pipeline.srem(self._models, *models)
-            pipeline.delete(*(self._ring(width_s, m) for m in models for width_s in HISTORY_RINGS))
-            check_replies(await pipeline.execute(raise_on_error=False))
+            reply = await self._remove(
+                keys=[self._token, self._models, *rings], args=[token_argument(token), *models]
+            )
+        check_fence(reply, "forget history")
 
     def _ring(self, width_s: float, model: ModelId) -> str:
         return key_for(self._client, history_ring(width_s, model))

@@ -1,4 +1,4 @@
-"""Who leads: a lease in Redis with fencing tokens."""
+"""Who leads, or owns: leases in Redis with fencing tokens, each by its name."""
 # ruff: noqa: D102 - the port says what each method does
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 import redis.asyncio
 
 from adapters.redis_client import key_for, mapped_errors
-from contracts.redis_keys import LEASE, LEASE_TOKEN
+from contracts.redis_keys import LEASE, LEASE_TOKEN, PREDICTOR_LEASE, PREDICTOR_LEASE_TOKEN
 
 _ACQUIRE_LUA = """
 local held = redis.call('HMGET', KEYS[1], 'owner', 'token', 'expires_at_s')
@@ -33,16 +33,27 @@ return 0
 """
 
 
+PREDICTORS_LEASE = (PREDICTOR_LEASE, PREDICTOR_LEASE_TOKEN)
+"""Keys of the lease whose holder publishes forecasts."""
+
+
 class RedisLease:
     """``Lease`` in one script each, so that taking and renewing are one step.
 
     Times are the caller's clock, hence no Redis expiry. A token is at least the clock's
     milliseconds: tokens keep growing even when the server lost its data, and gateways that
     remember the last one are not locked out.
+
+    Parameters
+    ----------
+    keys : pair of str
+        The lease, and its last token; of one use. Default: the controllers'.
     """
 
-    def __init__(self, client: redis.asyncio.Redis) -> None:
-        self._keys = [key_for(client, LEASE), key_for(client, LEASE_TOKEN)]
+    def __init__(
+        self, client: redis.asyncio.Redis, keys: tuple[str, str] = (LEASE, LEASE_TOKEN)
+    ) -> None:
+        self._keys = [key_for(client, key) for key in keys]
         self._acquire = client.register_script(_ACQUIRE_LUA)
         self._release = client.register_script(_RELEASE_LUA)
 

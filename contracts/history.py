@@ -42,9 +42,14 @@ class HistoryPage:
 
 
 class HistoryStore(Protocol):
-    """The rings. Bounded: a bucket takes the place of the one a whole ring before it."""
+    """The rings. Bounded: a bucket takes the place of the one a whole ring before it.
 
-    async def write(self, pages: tuple[HistoryPage, ...], *, place: str) -> None:
+    ``token`` fences as in ``contracts.ports.ForecastStore``.
+    """
+
+    async def write(
+        self, pages: tuple[HistoryPage, ...], *, place: str, token: int | None = None
+    ) -> None:
         """Put buckets, each with its whole count, and how far the event log was read for them.
 
         All of it or nothing is written, so that no event is counted twice or left out.
@@ -63,6 +68,6 @@ class HistoryStore(Protocol):
         """How far the event log is in the rings; None: nothing was ever written."""
         ...
 
-    async def remove(self, models: tuple[ModelId, ...]) -> None:
-        """Forget these."""
+    async def remove(self, models: tuple[ModelId, ...], *, token: int | None = None) -> None:
+        """Forget these. With a token also none: from then on smaller ones are refused."""
         ...

@@ -133,9 +133,15 @@ class Mailbox(Protocol[MessageT]):
 
 
 class ForecastStore(Protocol):
-    """The newest forecast of each model."""
+    """The newest forecast of each model.
 
-    async def put(self, forecasts: tuple[ModelForecast, ...]) -> None: ...
+    Writes carry their writer's fencing ``token``: once one was written with a greater one, those
+    with a smaller one raise NotLeader and change nothing. None: the writer has no rival.
+    """
+
+    async def put(
+        self, forecasts: tuple[ModelForecast, ...], *, token: int | None = None
+    ) -> None: ...
 
     async def get_all(self) -> Forecasts: ...
 
@@ -145,7 +151,9 @@ class ForecastStore(Protocol):
         """Forecasts put after the given place, and the new place (as ``Mailbox.receive``)."""
         ...
 
-    async def remove(self, models: tuple[ModelId, ...]) -> None: ...
+    async def remove(self, models: tuple[ModelId, ...], *, token: int | None = None) -> None:
+        """Forget these. With a token also none: from then on smaller ones are refused."""
+        ...
 
 
 class DecisionJournal(Protocol):

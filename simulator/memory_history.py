@@ -6,6 +6,7 @@ from __future__ import annotations
 from contracts.errors import Transient
 from contracts.history import HISTORY_RINGS, HistoryBucket, HistoryPage
 from contracts.ids import ModelId
+from simulator.memory_stores import Fence
 
 
 class MemoryHistoryStore:
@@ -14,10 +15,14 @@ class MemoryHistoryStore:
     def __init__(self) -> None:
         self._rings: dict[ModelId, dict[float, dict[int, HistoryBucket]]] = {}
         self._place: str | None = None
+        self._fence = Fence()
         self.fault: Transient | None = None
 
-    async def write(self, pages: tuple[HistoryPage, ...], *, place: str) -> None:
+    async def write(
+        self, pages: tuple[HistoryPage, ...], *, place: str, token: int | None = None
+    ) -> None:
         self._check()
+        self._fence.check(token)
         for page in pages:
             ring = self._rings.setdefault(page.model, {}).setdefault(page.width_s, {})
             for bucket in page.buckets:
@@ -46,8 +51,9 @@ class MemoryHistoryStore:
         self._check()
         return self._place
 
-    async def remove(self, models: tuple[ModelId, ...]) -> None:
+    async def remove(self, models: tuple[ModelId, ...], *, token: int | None = None) -> None:
         self._check()
+        self._fence.check(token)
         for model in models:
             self._rings.pop(model, None)
 

@@ -16,15 +16,32 @@ from contracts.world import GpuYield, Mode, Sla, WorldSnapshot
 from simulator.memory_streams import MAX_BATCH, Faulty, Stream
 
 
+class Fence:
+    """Refuses tokens that are smaller than the greatest it has seen."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def check(self, token: int | None) -> None:
+        """Raise NotLeader for a token that is behind; None: the writer has no rival."""
+        if token is None:
+            return
+        if token < self._seen:
+            raise NotLeader("another has written with a greater token")
+        self._seen = token
+
+
 class MemoryForecastStore(Faulty):
     """``ForecastStore`` in memory."""
 
     def __init__(self, *, clock: Clock | None = None, max_updates: int = 1000) -> None:
         self._newest: dict[ModelId, ModelForecast] = {}
         self._updates: Stream[tuple[ModelId, ...]] = Stream(max_entries=max_updates, clock=clock)
+        self._fence = Fence()
 
-    async def put(self, forecasts: tuple[ModelForecast, ...]) -> None:
+    async def put(self, forecasts: tuple[ModelForecast, ...], *, token: int | None = None) -> None:
         self._check()
+        self._fence.check(token)
         if forecasts:
             self._newest.update((forecast.model, forecast) for forecast in forecasts)
             self._updates.add(tuple(forecast.model for forecast in forecasts))
@@ -47,8 +64,9 @@ class MemoryForecastStore(Faulty):
             self._newest[name] for name in names if name in self._newest
         )
 
-    async def remove(self, models: tuple[ModelId, ...]) -> None:
+    async def remove(self, models: tuple[ModelId, ...], *, token: int | None = None) -> None:
         self._check()
+        self._fence.check(token)
         for model in models:
             self._newest.pop(model, None)
 

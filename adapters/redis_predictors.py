@@ -1,0 +1,50 @@
+"""What predictors tell of themselves, in one small hash."""
+# ruff: noqa: D102 - the port says what each method does
+
+from __future__ import annotations
+
+import msgspec
+import redis.asyncio
+
+from adapters.redis_client import key_for, mapped_errors
+from contracts.predictors import FORGOTTEN_AFTER_S, MAX_PREDICTORS, PredictorBeat
+from contracts.redis_keys import PREDICTORS
+
+_DECODER = msgspec.json.Decoder(PredictorBeat)
+
+
+class RedisPredictorRoster:
+    """``PredictorRoster``. ``skipped``: records that could not be read."""
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+        self._key = key_for(client, PREDICTORS)
+        self.skipped = 0
+
+    async def beat(self, beat: PredictorBeat) -> None:
+        with mapped_errors("tell of a predictor"):
+            await self._client.hset(self._key, beat.name, msgspec.json.encode(beat))
+        known = sorted(await self.all(), key=lambda other: other.at_s, reverse=True)
+        gone = [
+            other.name
+            for number, other in enumerate(known)
+            if number >= MAX_PREDICTORS or beat.at_s - other.at_s > FORGOTTEN_AFTER_S
+        ]
+        if gone:
+            with mapped_errors("forget predictors"):
+                await self._client.hdel(self._key, *gone)
+
+    async def leave(self, name: str) -> None:
+        with mapped_errors("forget a predictor"):
+            await self._client.hdel(self._key, name)
+
+    async def all(self) -> tuple[PredictorBeat, ...]:
+        with mapped_errors("read predictors"):
+            stored = await self._client.hvals(self._key)
+        found = []
+        for data in stored:
+            try:
+                found.append(_DECODER.decode(data))
+            except msgspec.MsgspecError:
+                self.skipped += 1
+        return tuple(sorted(found, key=lambda beat: beat.name))
