@@ -14,18 +14,22 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
+    ClusterDownError,
     ConnectionError,  # noqa: A004 - the library's own name
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
     TimeoutError,  # noqa: A004 - the library's own name
+    TryAgainError,
 )
 
-from adapters.redis_address import sentinel_address
+from adapters.redis_address import cluster_address, sentinel_address
+from adapters.redis_cluster import ClusterClient
 from contracts.errors import HeadstartError, Invalid, Permanent, Transient
 from contracts.redis_keys import tagged
 
@@ -41,6 +45,11 @@ _CONNECT_TIMEOUT_S = 2.0
 _MAX_CONNECTIONS = 64
 
 _REFUSALS = (AuthenticationError, AuthorizationError, BusyLoadingError)
+
+_PASSING = (
+    ConnectionError, TimeoutError, ReadOnlyError, OutOfMemoryError, AskError, TryAgainError,
+    ClusterDownError,
+)  # fmt: skip
 
 _PASSING_ERRORS = (
     "LOADING", "MISCONF", "READONLY", "OOM", "BUSY ", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN",
@@ -78,6 +87,13 @@ def connect(url: str, *, greet: Greeting | None = None) -> redis.asyncio.Redis:
     if greet is not None:
         options["redis_connect_func"] = greet
     with understood(url):
+        cluster = cluster_address(url)
+        if cluster is not None:
+            return ClusterClient(
+                cluster.nodes,
+                {**options, **cluster.data, "redis_connect_func": None},
+                is_retried=lambda error: _refusal(error) is None,
+            )
         watched = sentinel_address(url)
         if watched is None:
             client = redis.asyncio.Redis.from_url(url, **options)
@@ -128,14 +144,15 @@ def understood(url: str) -> Iterator[None]:
     except ValueError as error:
         raise Invalid(
             f"redis url {redact(url)!r}: {error}; write redis://host:6379/0, "
-            "rediss://user:password@host:6380/0, unix:///path/to/redis.sock or "
-            "redis+sentinel://host1:26379,host2:26379/service/0"
+            "rediss://user:password@host:6380/0, unix:///path/to/redis.sock, "
+            "redis+sentinel://host1:26379,host2:26379/service/0 or "
+            "redis+cluster://host1:6379,host2:6379"
         ) from error
 
 
 def key_for(client: redis.asyncio.Redis | redis.Redis, key: str) -> str:
     """A key of ``contracts.redis_keys`` as it is called where ``client`` is connected to."""
-    in_cluster = isinstance(client, redis.asyncio.RedisCluster | redis.RedisCluster)
+    in_cluster = isinstance(client, ClusterClient | redis.RedisCluster)
     return tagged(key) if in_cluster else key
 
 
@@ -228,7 +245,7 @@ def _mapped(error: RedisError, what: str) -> HeadstartError:
     message = f"{what}: {type(error).__name__}: {str(error)[:200]}"
     if isinstance(_refusal(error), (AuthenticationError, AuthorizationError)):
         return Permanent(message)
-    if isinstance(error, (ConnectionError, TimeoutError, ReadOnlyError, OutOfMemoryError)):
+    if isinstance(error, _PASSING):
         return Transient(message)
     if isinstance(error, ResponseError) and str(error).startswith(_PASSING_ERRORS):
         return Transient(message)

@@ -17,6 +17,7 @@ import redis
 from hypothesis import settings
 
 from adapters.server_binary import find_binary
+from tests.redis_cluster import PrivateCluster, private_cluster
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
@@ -124,6 +125,20 @@ def redis_url(redis_server_url: str) -> str:
         client.flushall()
         client.script_flush()
     return redis_server_url
+
+
+@pytest.fixture(scope="session")
+def redis_cluster_server() -> Iterator[PrivateCluster]:
+    """Three nodes of this test session's own."""
+    with private_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def redis_cluster(redis_cluster_server: PrivateCluster) -> PrivateCluster:
+    """The session's cluster, emptied for this test."""
+    redis_cluster_server.empty()
+    return redis_cluster_server
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Each port once in memory and once on the real server."""
+"""Each port once in memory, once on the real server, and once on a cluster of three."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 import redis.asyncio
 
-from adapters.redis_client import connect
+from adapters.redis_client import connect, key_for
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,22 @@ class Backend:
 
     client: redis.asyncio.Redis | None
 
+    def key(self, name: str) -> str:
+        """A key of ours as it is called there."""
+        assert self.client is not None
+        return key_for(self.client, name)
 
-@pytest.fixture(params=["memory", "redis"])
+
+@pytest.fixture(params=["memory", "redis", "cluster"])
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
     if request.param == "memory":
         yield Backend(None)
         return
-    client = connect(request.getfixturevalue("redis_url"))
+    url = (
+        request.getfixturevalue("redis_cluster").url
+        if request.param == "cluster"
+        else request.getfixturevalue("redis_url")
+    )
+    client = connect(url)
     yield Backend(client)
     await client.aclose()

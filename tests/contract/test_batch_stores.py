@@ -35,6 +35,7 @@ from contracts.ids import ModelId
 from contracts.limits import ClassLimits
 from contracts.ports import SnapshotStore
 from contracts.reasons import Reason
+from contracts.redis_keys import BATCHES
 from simulator.memory_batches import MemoryBatchStore, MemoryFileStore, MemoryResultLog
 from simulator.memory_ports import MemorySnapshotStore
 
@@ -350,7 +351,7 @@ async def test_a_record_in_redis_that_cannot_be_read_hides_no_other(backend):
         return
     batches = RedisBatchStore(backend.client)
     await batches.add(_batch())
-    await backend.client.hset("headstart:batches", "batch_x", "{")
+    await backend.client.hset(backend.key(BATCHES), "batch_x", "{")
     assert [b.batch_id for b in await batches.list()] == ["batch_1"]
     assert await batches.get("batch_x") is None
 

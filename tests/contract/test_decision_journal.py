@@ -8,6 +8,7 @@ from adapters.redis_decisions import RedisDecisionJournal
 from contracts.plan import Decision, Outcome
 from contracts.ports import DecisionJournal
 from contracts.reasons import Reason
+from contracts.redis_keys import DECISIONS_INDEX
 from simulator.memory_ports import MemoryDecisionJournal
 
 
@@ -102,4 +103,4 @@ async def test_the_journal_and_its_index_are_bounded(backend):
     assert await journal.get("d999") == decision(999)
     assert await journal.get("d0") is None
     if backend.client is not None:
-        assert await backend.client.zcard("headstart:decisions:index") == 100
+        assert await backend.client.zcard(backend.key(DECISIONS_INDEX)) == 100

@@ -8,9 +8,8 @@ from adapters.redis_events import RedisEventLog
 from contracts.events import AnyEvent, ModelUnloaded, NodeLost, UnloadCause
 from contracts.ids import ModelId, NodeId
 from contracts.ports import EventLog, entry_order
+from contracts.redis_keys import EVENTS
 from simulator.memory_ports import MemoryEventLog
-
-KEY = "headstart:events"
 
 
 @pytest.fixture
@@ -24,7 +23,9 @@ async def _append_unreadable(log: EventLog, backend) -> None:
     if isinstance(log, MemoryEventLog):
         log.append_unreadable()
     else:
-        await backend.client.xadd(KEY, {"r": b'{"v":99,"kind":"NodeLost","data":{}}'})
+        await backend.client.xadd(
+            backend.key(EVENTS), {"r": b'{"v":99,"kind":"NodeLost","data":{}}'}
+        )
 
 
 def event(number: int) -> AnyEvent:

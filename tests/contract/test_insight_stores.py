@@ -18,6 +18,7 @@ from contracts.insights import (
     InsightStore,
     ModelScore,
 )
+from contracts.redis_keys import BACKTESTS
 from simulator.memory_insights import MemoryChampionStore, MemoryInsightStore
 
 SCORE = BacktestScore(
@@ -74,7 +75,7 @@ async def test_what_cannot_be_read_counts_as_nothing(backend, store):
             await store.backtests()
         return
     await store.put_backtest(REPORT)
-    await backend.client.hset("headstart:backtests", "other", b'{"workload": 3}')
+    await backend.client.hset(backend.key(BACKTESTS), "other", b'{"workload": 3}')
     assert await store.backtests() == (REPORT,)
     assert store.skipped == 1
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.redis_client import connect
 from adapters.redis_scaling import RedisScalingStore
 from contracts.reasons import Reason
+from contracts.redis_keys import SCALING
 from contracts.scaling import Scaling, ScalingStore
 from simulator.memory_scaling import MemoryScalingStore
 
@@ -32,12 +32,9 @@ async def test_the_newest_answer_of_each_target_is_kept(store: ScalingStore):
     }
 
 
-async def test_an_answer_that_cannot_be_read_hides_no_other(redis_url: str):
-    client = connect(redis_url)
-    try:
-        store = RedisScalingStore(client)
-        await store.put_scaling(FIRST)
-        await client.hset("headstart:scaling", "odd", b"{")
-        assert await store.scalings() == {"chat": FIRST}
-    finally:
-        await client.aclose()
+async def test_an_answer_that_cannot_be_read_hides_no_other(backend, store: ScalingStore):
+    if backend.client is None:
+        return
+    await store.put_scaling(FIRST)
+    await backend.client.hset(backend.key(SCALING), "odd", b"{")
+    assert await store.scalings() == {"chat": FIRST}

@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from adapters.redis_client import connect
 from adapters.redis_retention import RedisTrimmable
 from contracts.ports import Trimmable
 from simulator.memory_jobs import MemoryTrimmable
 
+KEY, INDEX = "headstart:log", "headstart:log:index"
 Make = Callable[[tuple[float, ...]], Awaitable[tuple[Trimmable, Callable[[], Awaitable[int]]]]]
 
 
-@pytest.fixture(params=["memory", "redis"])
-async def make(request: pytest.FixtureRequest):
+@pytest.fixture
+async def make(backend):
     """A log with entries of the given ages, oldest first, and a way to count what is left."""
-    if request.param == "memory":
+    if backend.client is None:
 
         async def in_memory(ages_s: tuple[float, ...]):
             log = MemoryTrimmable(ages_s)
@@ -28,24 +28,23 @@ async def make(request: pytest.FixtureRequest):
 
             return log, left
 
-        yield in_memory
-        return
-    client = connect(request.getfixturevalue("redis_url"))
+        return in_memory
+    client = backend.client
+    key, index = backend.key(KEY), backend.key(INDEX)
 
     async def in_redis(ages_s: tuple[float, ...]):
         for number, age_s in enumerate(ages_s, 1):
             at_ms = int((time.time() - age_s) * 1000)
-            await client.xadd("log", {"r": b"x"}, id=f"{at_ms}-{number}")
-            await client.zadd("log:index", {f"entry-{number}": at_ms})
+            await client.xadd(key, {"r": b"x"}, id=f"{at_ms}-{number}")
+            await client.zadd(index, {f"entry-{number}": at_ms})
 
         async def left() -> int:
-            assert await client.zcard("log:index") == await client.xlen("log")
-            return int(await client.xlen("log"))
+            assert await client.zcard(index) == await client.xlen(key)
+            return int(await client.xlen(key))
 
-        return RedisTrimmable(client, "log", index_key="log:index"), left
+        return RedisTrimmable(client, KEY, index_key=INDEX), left
 
-    yield in_redis
-    await client.aclose()
+    return in_redis
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,158 @@
+"""Which node of a Redis Cluster has which slot, as the nodes themselves tell it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis.asyncio
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS
+from redis.exceptions import (
+    ConnectionError,  # noqa: A004 - the library's own name
+    RedisError,
+    ResponseError,
+)
+
+Place = tuple[str, int]
+"""Host and port of a node."""
+
+
+class SlotMap:
+    """Slots, their owners, and one client for each node that was needed so far.
+
+    Parameters
+    ----------
+    seeds : sequence of Place
+        Nodes that are asked as long as nothing better is known.
+    open_node, open_asking : callable
+        A client of one node, for commands; and one for the question who has what, which must not
+        wait long for an answer.
+
+    Attributes
+    ----------
+    version : int
+        Goes up each time that the nodes were asked. 0: not yet.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[Place],
+        *,
+        open_node: Callable[[Place], redis.asyncio.Redis],
+        open_asking: Callable[[Place], redis.asyncio.Redis],
+    ) -> None:
+        self._seeds = tuple(seeds)
+        self._open_node = open_node
+        self._open_asking = open_asking
+        self._nodes: dict[Place, redis.asyncio.Redis] = {}
+        self._owners: list[Place | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        self._primaries: tuple[Place, ...] = ()
+        self._known: list[Place] = []
+        self._lock = asyncio.Lock()
+        self._is_doubtful = True
+        self.version = 0
+
+    async def owner(self, slot: int) -> Place:
+        """Who has a slot. Raises ConnectionError where nobody does."""
+        await self._settle()
+        place = self._owners[slot]
+        if place is None:
+            raise ConnectionError(f"slot {slot} of the cluster is served by no node")
+        return place
+
+    async def primaries(self) -> tuple[Place, ...]:
+        """The nodes that have slots, in no order that means anything."""
+        await self._settle()
+        return self._primaries
+
+    def at(self, place: Place) -> redis.asyncio.Redis:
+        """The client of a node."""
+        if place not in self._nodes:
+            self._nodes[place] = self._open_node(place)
+        return self._nodes[place]
+
+    def opened(self) -> tuple[Place, ...]:
+        """The nodes that there is a client of; one that imports its first slot is no primary."""
+        return tuple(self._nodes)
+
+    def moved(self, slot: int, place: Place) -> None:
+        """A node has said that another one has the slot now."""
+        self._owners[slot] = place
+        if place not in self._primaries:
+            self._primaries += (place,)
+
+    def doubt(self) -> None:
+        """Have the nodes asked again before the next command."""
+        self._is_doubtful = True
+
+    async def look(self, seen: int) -> None:
+        """Ask the nodes, unless somebody else has done so since ``version`` was ``seen``.
+
+        Raises
+        ------
+        RedisError
+            No node told anything; what was known stays.
+        """
+        async with self._lock:
+            if self.version != seen:
+                return
+            fault: RedisError | None = None
+            for place in [*self._known, *(one for one in self._seeds if one not in self._known)]:
+                try:
+                    told = await self._ask(place)
+                except RedisError as error:
+                    fault = error
+                    continue
+                await self._take(told, place)
+                return
+        if isinstance(fault, ResponseError):
+            raise fault
+        raise ConnectionError(f"no node of the cluster answers: {fault}") from fault
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        nodes, self._nodes = self._nodes, {}
+        for node in nodes.values():
+            await node.aclose()
+
+    async def _settle(self) -> None:
+        if not self._is_doubtful:
+            return
+        try:
+            await self.look(self.version)
+        except RedisError:
+            if self.version == 0:
+                raise
+            # Nobody tells anything new; whoever has the slot may still serve it.
+
+    async def _ask(self, place: Place) -> list[Any]:
+        asking: Any = self._open_asking(place)
+        try:
+            told: list[Any] = await asking.execute_command("CLUSTER SLOTS")
+        finally:
+            await asking.aclose()
+        return told
+
+    async def _take(self, told: list[Any], asked: Place) -> None:
+        owners: list[Place | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        places: dict[Place, None] = {}
+        primaries: dict[Place, None] = {}
+        for first, last, *nodes in told:
+            shard = [_place(node, asked) for node in nodes]
+            owners[first : last + 1] = [shard[0]] * (last + 1 - first)
+            primaries[shard[0]] = None
+            places.update(dict.fromkeys(shard))
+        self._owners, self._primaries = owners, tuple(primaries)
+        # Whoever has just answered is asked first the next time.
+        self._known = [asked, *(place for place in places if place != asked)]
+        self.version += 1
+        self._is_doubtful = False
+        for place in [place for place in self._nodes if place not in places]:
+            await self._nodes.pop(place).aclose()
+
+
+def _place(node: Sequence[Any], asked: Place) -> Place:
+    """A node that does not know its own name is where the one that told of it is."""
+    host = node[0].decode() if isinstance(node[0], bytes) else node[0]
+    return (host or asked[0], int(node[1]))
