@@ -109,8 +109,8 @@ def check_served(
         # The last half second of a LocalAI that is killed is not in its log.
         if count == 0 and any(abs(at_s - request.ended_s) < MARGIN_S for at_s in gaps):
             continue
-        if count == 0:
-            found.append(_violation("served once", request, "complete, and no LocalAI served it"))
+        problem = f"LocalAI served it {count} times" if count else "no LocalAI served it"
+        found.append(_violation("served once", request, f"complete, and {problem}"))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -172,11 +173,10 @@ def draw(
     """
     if count is None and window_s is None:
         raise ValueError("a count or a window is needed")
-    faults: list[Fault] = []
-    for fault in _endless(Random(seed), gap_s):
-        if len(faults) == count or (window_s is not None and fault.start_s >= window_s):
-            break
-        faults.append(fault if window_s is None else _within(fault, window_s))
+    faults: Iterator[Fault] = itertools.islice(_endless(Random(seed), gap_s), count)
+    if window_s is not None:
+        inside = itertools.takewhile(lambda fault: fault.start_s < window_s, faults)
+        faults = (_within(fault, window_s) for fault in inside)
     return Schedule(seed=seed, faults=tuple(faults))
 
 

@@ -63,6 +63,7 @@ class Inflictor:
         self._site = site
         self._stopped: set[int] = set()
         self._fillers: set[Path] = set()
+        self._filled = 0
 
     @asynccontextmanager
     async def during(self, fault: Fault) -> AsyncIterator[None]:
@@ -154,15 +155,17 @@ class Inflictor:
         disk = self._site.disk
         if disk is None:
             return False
-        found = os.statvfs(disk)
-        filler = disk / f"filler-{len(self._fillers)}"
+        self._filled += 1
+        filler = disk / f"filler-{self._filled}"
         self._fillers.add(filler)
-        with filler.open("wb") as file, suppress(OSError):
-            os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize)
-        with filler.open("ab") as file, suppress(OSError):
-            while True:  # what the others freed or the file system kept back meanwhile
-                file.write(b"\0" * 4096)
-                file.flush()
+        room = os.statvfs(disk)
+        file = os.open(filler, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        with suppress(OSError):
+            os.posix_fallocate(file, 0, room.f_bavail * room.f_frsize)
+        with suppress(OSError):
+            while os.write(file, b"\0" * 4096):  # what was freed meanwhile, or kept back
+                pass
+        os.close(file)
         return True
 
     def _empty_disk(self) -> None:
