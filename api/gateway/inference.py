@@ -391,10 +391,12 @@ class InferenceDesk:
         meter.watch(observer)
 
         def on_data() -> None:
-            if observer.first_content_at_s is not None:
+            # The words of an error are no content: else a name that somebody made up had a
+            # measured model behind it, and would be kept like one.
+            is_answer = response.status < 400 and observer.error is None
+            if is_answer and observer.first_content_at_s is not None:
                 meter.first_content(observer.first_content_at_s)
-                if response.status < 400 and observer.error is None:
-                    errand.note_first_content()
+                errand.note_first_content()
 
         try:
             await self._relay.answer(
