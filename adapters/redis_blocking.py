@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
 
 import redis
 import redis.connection
 from redis.backoff import ConstantBackoff, NoBackoff
+from redis.cluster import ClusterNode
+from redis.exceptions import RedisClusterException
 from redis.retry import Retry as ConnectionRetry
 from redis.sentinel import Sentinel
 
-from adapters.redis_address import sentinel_address
+from adapters.redis_address import ClusterAddress, cluster_address, sentinel_address
 from adapters.redis_client import check_arguments, understood
 
 BlockingGreeting = Callable[[redis.connection.AbstractConnection], None]
@@ -24,7 +27,15 @@ def connect_blocking(
 
     ``attempts`` half-second retries bridge an outage: a worker needs a minute of them, or a job
     that ends meanwhile runs twice; a caller that somebody waits for needs none. ``greet`` is what
-    each new connection begins with, in place of redis-py's own greeting.
+    each new connection begins with, in place of redis-py's own greeting. A cluster takes no
+    greeting and no jobs, and is connected to at once.
+
+    Raises
+    ------
+    Invalid
+        The url cannot be understood. Its password is not repeated.
+    redis.exceptions.ConnectionError
+        It names a cluster of which no node answers.
     """
     options: dict[str, Any] = {
         "protocol": 2,  # RQ reads the reply shapes of RESP2
@@ -37,6 +48,11 @@ def connect_blocking(
     if greet is not None:
         options["redis_connect_func"] = greet
     with understood(url):
+        cluster = cluster_address(url)
+        if cluster is not None:
+            options.pop("redis_connect_func", None)
+            # It answers all that is used of the other one, and is another class.
+            return cast(redis.Redis, _Cluster(cluster, options))
         watched = sentinel_address(url)
         if watched is None:
             client = redis.Redis.from_url(url, **options)
@@ -54,6 +70,27 @@ def connect_blocking(
         )
         master: redis.Redis = sentinel.master_for(watched.service, _Watched)  # type: ignore[no-untyped-call]
         return master
+
+
+class _Cluster(redis.RedisCluster):
+    """A cluster whose errors are those of a server."""
+
+    def __init__(self, address: ClusterAddress, options: Mapping[str, Any]) -> None:
+        nodes = [ClusterNode(*place) for place in address.nodes]  # type: ignore[no-untyped-call] # redis-py's
+        with _plain_errors():
+            super().__init__(startup_nodes=nodes, **options, **address.data)
+
+    def execute_command(self, *args: Any, **kwargs: Any) -> Any:
+        with _plain_errors():
+            return super().execute_command(*args, **kwargs)  # type: ignore[no-untyped-call] # redis-py's
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    try:
+        yield
+    except RedisClusterException as error:
+        raise redis.exceptions.ConnectionError(str(error)) from error
 
 
 class _Watched(redis.Redis):

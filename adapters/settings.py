@@ -78,6 +78,12 @@ class Settings:
         return None if url is None else url.get_secret_value()
 
     @property
+    def jobs_url(self) -> str | None:
+        """Where the queues of jobs are; may hold a password. None: an embedded server."""
+        url = self.document.redis.jobs_url
+        return self.redis_url if url is None else url.get_secret_value()
+
+    @property
     def admin_key(self) -> str | None:
         """Key for changes through the control API; None: none is set."""
         key = self.document.control.admin_key

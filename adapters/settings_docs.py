@@ -91,6 +91,7 @@ _SAMPLE_VALUES: dict[KeyPath, object] = {
     ("localai", "models_path"): "/models",
     ("localai", "backends", ANY_NAME, "models_path"): "/models",
     ("redis", "url"): "redis://127.0.0.1:6379/0",
+    ("redis", "jobs_url"): "redis://127.0.0.1:6379/1",
     ("scheduler", "poll_seconds"): 5,
     ("queue_config", "batch_timeout_seconds"): 120,
     ("queue_config", "background_timeout_seconds"): 600,

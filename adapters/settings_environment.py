@@ -29,6 +29,7 @@ SHORT_NAMES: Mapping[str, KeyPath] = {
     "HEADSTART_LOCALAI_URL": ("localai", "url"),
     "HEADSTART_LOCALAI_API_KEY": ("localai", "api_key"),
     "HEADSTART_REDIS_URL": ("redis", "url"),
+    "HEADSTART_REDIS_JOBS_URL": ("redis", "jobs_url"),
     "HEADSTART_ADMIN_KEY": ("control", "admin_key"),
 }
 """Names beside ``HEADSTART_<SECTION>__<KEY>``."""

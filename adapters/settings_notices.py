@@ -17,6 +17,7 @@ MAX_NOTICES = 100
 _NO_PLAIN_KEYS = frozenset(
     {
         ("redis", "url"),  # most hold no password
+        ("redis", "jobs_url"),
         ("gateway", "named_keys", ANY_NAME, "hash"),
         ("localai", "backends", ANY_NAME, "api_key_env"),
     }

@@ -14,6 +14,7 @@ from adapters.settings_types import (
     HeaderRule,
     Host,
     HttpUrl,
+    JobsUrl,
     KeyHash,
     KeyName,
     Level,
@@ -339,8 +340,15 @@ class Redis(Section):
     url: RedisUrl | None = setting(
         "Its address. None: `headstart up` starts an embedded server of its own.",
         default=None,
-        allowed='an address such as "redis://host:6379/0", "rediss://…", "unix:///path" or '
-        '"redis+sentinel://host1:26379,host2:26379/service/0"',
+        allowed='an address such as "redis://host:6379/0", "rediss://…", "unix:///path", '
+        '"redis+sentinel://host1:26379,host2:26379/service/0" or '
+        '"redis+cluster://host1:6379,host2:6379"',
+    )
+    jobs_url: JobsUrl | None = setting(
+        "Where the queues of background jobs and batches are, and what came of each job. None: as "
+        "`url`. A cluster cannot hold them and needs one.",
+        default=None,
+        allowed='the address of one server or of sentinels, such as "redis://host:6379/0"',
     )
 
 

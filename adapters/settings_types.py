@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-from adapters.redis_address import sentinel_address
+from adapters.redis_address import cluster_address, sentinel_address
 from contracts.variants import QUANTISATIONS
 
 ALLOWED = "x-headstart-allowed"
@@ -207,7 +207,7 @@ def _http_url(text: str) -> str:
 
 def _redis_url(secret: SecretStr) -> SecretStr:
     text = _printable(secret.get_secret_value()).strip()
-    if sentinel_address(text) is not None:
+    if sentinel_address(text) is not None or cluster_address(text) is not None:
         return SecretStr(text)
     parts = urlsplit(text)
     port = parts.port  # raises ValueError when it is none
@@ -216,6 +216,12 @@ def _redis_url(secret: SecretStr) -> SecretStr:
     if not (is_socket or is_server):
         raise ValueError("not a Redis address")
     return SecretStr(text)
+
+
+def _jobs_url(secret: SecretStr) -> SecretStr:
+    if cluster_address(secret.get_secret_value()) is not None:
+        raise ValueError("RQ's commands do not keep to one slot")
+    return secret
 
 
 Whole = Annotated[int, BeforeValidator(_no_switch)]
@@ -236,6 +242,7 @@ EnvName = Annotated[
 Host = Annotated[str, AfterValidator(_host)]
 HttpUrl = Annotated[str, Field(max_length=4096), AfterValidator(_http_url)]
 RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
+JobsUrl = Annotated[SecretStr, AfterValidator(_redis_url), AfterValidator(_jobs_url)]
 Cpu = Annotated[float, BeforeValidator(parse_cpu), WithJsonSchema({"type": ["string", "number"]})]
 Memory = Annotated[
     int, BeforeValidator(parse_memory), WithJsonSchema({"type": ["string", "number"]})

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from adapters.redis_address import cluster_address
 from adapters.settings_keys import ANY_NAME, find_key, holds_secret, known_keys, names_in
 from adapters.settings_problems import Problems, nearest, shown
 from adapters.settings_schema import Document
@@ -45,6 +46,7 @@ def validate(source: Source, problems: Problems) -> Document | None:
     _check_loop(document, source, problems)
     _check_ratios(document, source, problems)
     _check_keys(document, source, problems)
+    _check_redis(document, source, problems)
     _check_schedules(document, source, problems)
     _check_autoscaling(document, source, problems)
     return document if problems.count == before else None
@@ -182,6 +184,18 @@ def _check_ratios(document: Document, source: Source, problems: Problems) -> Non
             where,
             f"predictor.expires_seconds = {predictor.expires_seconds:g}: must be above "
             f"predictor.publish_seconds, which is {predictor.publish_seconds:g}",
+        )
+
+
+def _check_redis(document: Document, source: Source, problems: Problems) -> None:
+    url = document.redis.url
+    if url is None or document.redis.jobs_url is not None:
+        return
+    if cluster_address(url.get_secret_value()) is not None:
+        problems.add(
+            origin_of(("redis", "url"), source),
+            "redis.jobs_url: is missing: the queues of jobs cannot lie in a cluster; name one "
+            "server or sentinels for them",
         )
 
 

@@ -106,7 +106,7 @@ def _workers(queue: str | None) -> str:
         raise Invalid(f'queue "{queue}": must be one of {", ".join(QUEUES)}')
     names = list(QUEUES) if queue in (None, "all") else [str(queue)]
     host = socket.gethostname()
-    with connect_blocking(_redis_url()) as client:
+    with connect_blocking(_jobs_url()) as client:
         jobs = RqJobQueue(client, QUEUES)
         for name in names:
             ages = [worker.age_s for worker in jobs.workers(name) if worker.host == host]
@@ -136,6 +136,12 @@ def _redis_url() -> str:
     if url is None:
         raise Invalid("no Redis is configured: set HEADSTART_REDIS_URL")
     return url
+
+
+def _jobs_url() -> str:
+    from adapters.settings import load_settings
+
+    return load_settings(os.environ).jobs_url or _redis_url()
 
 
 def _answers(port: int, path: str) -> str:

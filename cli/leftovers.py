@@ -132,15 +132,14 @@ async def look(settings: Settings) -> Leftovers:
     if settings.redis_url is None:
         found.is_running = _is_locked(settings.data_dir / "redis" / "owner.lock")
     else:
-        client = connect(settings.redis_url)
-        store = RedisFootprint(client, QUEUES)
-        try:
-            found.redis_keys = await store.count()
-            found.is_running = await store.is_led(ScaledClock(1.0).now_s())
-        except HeadstartError as error:
-            found.faults.append(str(error))
-        finally:
-            await client.aclose()
+        for url in _redis_urls(settings):
+            async with _footprint(url) as store:
+                try:
+                    for prefix, count in (await store.count()).items():
+                        found.redis_keys[prefix] = found.redis_keys.get(prefix, 0) + count
+                    found.is_running |= await store.is_led(ScaledClock(1.0).now_s())
+                except HeadstartError as error:
+                    found.faults.append(str(error))
     store_url = settings.workers_config().files_url
     if store_url is not None:
         found.elsewhere.append(f"files of batches in {store_url}")
@@ -153,12 +152,11 @@ async def remove(settings: Settings, found: Leftovers) -> list[str]:
     async with localais(settings) as servers:
         await servers.remove(found.variants)
     done += [f"{one.node}: model {one.model}" for one in found.variants]
-    if settings.redis_url is not None and any(found.redis_keys.values()):
-        client = connect(settings.redis_url)
-        try:
-            removed = await RedisFootprint(client, QUEUES).remove()
-        finally:
-            await client.aclose()
+    if any(found.redis_keys.values()):
+        removed = 0
+        for url in _redis_urls(settings):
+            async with _footprint(url) as store:
+                removed += await store.remove()
         done.append(f"redis: {removed} keys")
     for folder in found.folders:
         if folder.path.is_dir():
@@ -176,6 +174,20 @@ async def remove(settings: Settings, found: Leftovers) -> list[str]:
 def folders_of(data_dir: Path) -> list[Folder]:
     """What is ours in the data folder."""
     return [_measured(path) for name in OURS_IN_DATA_DIR if (path := data_dir / name).exists()]
+
+
+def _redis_urls(settings: Settings) -> list[str]:
+    """Where our keys are: of a cluster's deployment, those of jobs are elsewhere."""
+    return [url for url in dict.fromkeys((settings.redis_url, settings.jobs_url)) if url]
+
+
+@asynccontextmanager
+async def _footprint(url: str) -> AsyncIterator[RedisFootprint]:
+    client = connect(url)
+    try:
+        yield RedisFootprint(client, QUEUES)
+    finally:
+        await client.aclose()
 
 
 def _is_locked(path: Path) -> bool:

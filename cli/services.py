@@ -91,12 +91,12 @@ def service_specs(
         "gateway": gateway_url(settings) + "/headstart/healthz",
         "control": control_url(settings) + "/healthz",
     }
-    redis_url = settings.redis_url
-    if watch_redis and redis_url is not None:
+    redis_url, jobs_url = settings.redis_url, settings.jobs_url
+    if watch_redis and redis_url is not None and jobs_url is not None:
         ready |= {
             "predictor": has_reached(redis_url),
             "controller": has_reached(redis_url),
-            "workers": has_worker(redis_url),
+            "workers": has_worker(jobs_url),
         }
     grace_s = settings.gateway_config().shutdown_grace_s / settings.time_scale
     return [
@@ -132,11 +132,11 @@ def has_reached(redis_url: str) -> Callable[[int], Awaitable[bool]]:
     return _unless_away(ask)
 
 
-def has_worker(redis_url: str) -> Callable[[int], Awaitable[bool]]:
+def has_worker(jobs_url: str) -> Callable[[int], Awaitable[bool]]:
     """Whether a job worker has signed on."""
 
     async def ask(_: int) -> bool:
-        async with _client(redis_url) as client:
+        async with _client(jobs_url) as client:
             return bool(await client.scard("rq:workers"))
 
     return _unless_away(ask)

@@ -76,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         redis_url = _redis_url(settings)
         settle_at_start(redis_url)
         settle_folder(settings.data_dir)
-        client = connect_blocking_settled(redis_url, attempts=_OUTAGE_ATTEMPTS)
+        jobs_url = settings.jobs_url or redis_url
+        client = connect_blocking_settled(jobs_url, attempts=_OUTAGE_ATTEMPTS)
     except Invalid as error:
         sys.stderr.write(f"workers: {error}\n")
         return 2
@@ -90,12 +91,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         supervise(
             {name: _command(name, options.gateway_url) for name in QUEUES},
             stop,
-            wanted=_scaler(settings, redis_url),
+            wanted=_scaler(settings, jobs_url),
         )
         return 0
     if options.queue == MAINTENANCE:
         _stand_back()
-    probe = connect_blocking_settled(redis_url)
+    probe = connect_blocking_settled(jobs_url)
     runner = JobRunner(
         tools_opener(
             settings,
@@ -132,14 +133,15 @@ def tools_opener(
 
     @asynccontextmanager
     async def open_tools() -> AsyncIterator[Tools]:
-        client = connect_settled(redis_url)
-        blocking = connect_blocking_settled(redis_url)
+        jobs_url = settings.jobs_url or redis_url
+        client, client_of_jobs = connect_settled(redis_url), connect_settled(jobs_url)
+        blocking = connect_blocking_settled(jobs_url)
         config = settings.workers_config()
         gateway = HttpGateway(gateway_url, key=config.gateway_key)
         try:
             yield Tools(
                 clock=clock,
-                results=RedisJobResults(client, ttl_s=result_ttl_s),
+                results=RedisJobResults(client_of_jobs, ttl_s=result_ttl_s),
                 jobs=RqJobQueue(blocking, QUEUES),
                 gateway=gateway,
                 snapshots=RedisSnapshotStore(client),
@@ -163,6 +165,7 @@ def tools_opener(
         finally:
             await gateway.close()
             await client.aclose()
+            await client_of_jobs.aclose()
             blocking.close()
 
     return open_tools
@@ -271,11 +274,11 @@ def _command(queue: str, gateway_url: str | None) -> list[str]:
     return command + (["--gateway-url", gateway_url] if gateway_url else [])
 
 
-def _scaler(settings: Settings, redis_url: str) -> Callable[[], Mapping[str, int]]:
+def _scaler(settings: Settings, jobs_url: str) -> Callable[[], Mapping[str, int]]:
     """What tells how many processes each queue is to have."""
     most = settings.workers_config().max_processes
     scales = Scales(dict.fromkeys((REALTIME_FALLBACK, BATCH, BACKGROUND), most) | {MAINTENANCE: 2})
-    jobs = RqJobQueue(connect_blocking_settled(redis_url), QUEUES)
+    jobs = RqJobQueue(connect_blocking_settled(jobs_url), QUEUES)
 
     def wanted() -> Mapping[str, int]:
         try:

@@ -73,7 +73,9 @@ async def serve(settings: Settings, redis_url: str) -> None:
     """Serve until SIGTERM or SIGINT. Raises Invalid when the port cannot be had."""
     config, workers = settings.control_config(), settings.workers_config()
     listener = bind(config.host, config.port)
-    client, blocking = connect_settled(redis_url), connect_blocking_settled(redis_url)
+    jobs_url = settings.jobs_url or redis_url
+    client, client_of_jobs = connect_settled(redis_url), connect_settled(jobs_url)
+    blocking = connect_blocking_settled(jobs_url)
     clock = ScaledClock.from_environment(os.environ)
     in_force = [settings]
     jobs = RqJobQueue(blocking, QUEUES)
@@ -89,7 +91,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
             controller=to_controller(client),
             jobs=jobs,
             workers=partial(_workers_alive, jobs),
-            results=RedisJobResults(client, ttl_s=QUEUES[BACKGROUND].result_ttl_s),
+            results=RedisJobResults(client_of_jobs, ttl_s=QUEUES[BACKGROUND].result_ttl_s),
             check_webhook=partial(check_webhook, allow_private=workers.webhooks_to_private),
             files=open_file_store(workers, settings.data_dir),
             batches=RedisBatchStore(client),
@@ -125,6 +127,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
         listener.close()
         blocking.close()
         await client.aclose()
+        await client_of_jobs.aclose()
     _log.info("control.stopped")
 
 

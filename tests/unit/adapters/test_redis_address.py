@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.redis_address import sentinel_address
+from adapters.redis_address import cluster_address, sentinel_address
 from adapters.redis_blocking import connect_blocking
 from adapters.redis_client import connect
 from adapters.settings import load_settings
@@ -62,3 +62,53 @@ def test_the_configuration_takes_sentinels():
     assert load_settings({"HEADSTART_REDIS_URL": url}).redis_url == url
     with pytest.raises(Invalid, match=r"redis\.url"):
         load_settings({"HEADSTART_REDIS_URL": "redis+sentinel://a"})
+
+
+def test_an_address_of_a_cluster_names_some_of_its_nodes():
+    found = cluster_address("rediss+cluster://me:p%40ss@a,b:7001,[::1]:1?ssl_ca_certs=/ca.pem")
+    assert found is not None
+    assert found.nodes == (("a", 6379), ("b", 7001), ("::1", 1))
+    tls = {"ssl": True, "ssl_ca_certs": "/ca.pem"}
+    assert found.data == {"username": "me", "password": "p@ss", **tls}
+    assert "p@ss" not in repr(found)
+    plain = cluster_address("redis+cluster://a/0")
+    assert plain is not None
+    assert plain.data == {"username": None, "password": None}
+
+
+@pytest.mark.parametrize("url", ["redis://a/0", "redis+sentinel://a/m", "unix:///s"])
+def test_another_kind_is_no_cluster(url: str):
+    assert cluster_address(url) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis+cluster://:secret@a/1", "database 0 alone"),
+        ("redis+cluster://:secret@a:0", "no host of a node"),
+        ("redis+cluster://:secret@a,,b", "no host of a node"),
+        ("redis+cluster://:secret@a?ssl_ca_certs=/x", r"needs rediss\+cluster"),
+        ("redis+cluster://:secret@a?sentinel_password=x", "sentinel_password is not known"),
+    ],
+)
+@pytest.mark.parametrize("open_client", [connect, connect_blocking])
+def test_what_is_wrong_with_a_cluster_is_said_without_the_password(
+    url: str, said: str, open_client
+):
+    with pytest.raises(Invalid, match=said) as caught:
+        open_client(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_cluster_needs_another_place_for_jobs():
+    url, jobs = "redis+cluster://a,b", "redis+sentinel://a/m/0"
+    with pytest.raises(Invalid, match=r"redis\.jobs_url: is missing"):
+        load_settings({"HEADSTART_REDIS_URL": url})
+    with pytest.raises(
+        Invalid, match=r"redis\.jobs_url = \*\*\*: must be the address of one server"
+    ):
+        load_settings({"HEADSTART_REDIS_URL": "redis://a", "HEADSTART_REDIS_JOBS_URL": url})
+    settings = load_settings({"HEADSTART_REDIS_URL": url, "HEADSTART_REDIS_JOBS_URL": jobs})
+    assert (settings.redis_url, settings.jobs_url) == (url, jobs)
+    assert load_settings({"HEADSTART_REDIS_URL": "redis://a"}).jobs_url == "redis://a"
+    assert load_settings({}).jobs_url is None
