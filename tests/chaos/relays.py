@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections import deque
 from typing import cast
 
 _RESET = struct.pack("ii", 1, 0)
-_REST_S = 0.001
 
 
 class Relay:
@@ -103,7 +103,7 @@ class _End(asyncio.Protocol):
         self.pair = pair
         self.transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
-        self._not_before_s = 0.0
+        self._late: deque[tuple[float, bytes | None]] = deque()
 
     @property
     def other(self) -> _End:
@@ -124,21 +124,36 @@ class _End(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         assert self.pair is not None
-        loop = asyncio.get_running_loop()
-        lag_s = self.pair.relay.lag_s
-        if lag_s <= 0.0 and self._not_before_s <= loop.time():
-            self.other.write(data)
-            return
-        self._not_before_s = max(self._not_before_s, loop.time() + lag_s)
-        loop.call_at(self._not_before_s, self.other.write, data)
+        self._pass_on(data)
 
     def eof_received(self) -> bool:
-        loop = asyncio.get_running_loop()
-        if self._not_before_s > loop.time():
-            loop.call_at(self._not_before_s + _REST_S, self.other.write_eof)
-        else:
-            self.other.write_eof()
+        self._pass_on(None)
         return True
+
+    def _pass_on(self, data: bytes | None) -> None:
+        """At once or later, and in the order in which it came; None: the end."""
+        assert self.pair is not None
+        lag_s = self.pair.relay.lag_s
+        if lag_s <= 0.0 and not self._late:
+            self._deliver(data)
+            return
+        loop = asyncio.get_running_loop()
+        self._late.append((loop.time() + lag_s, data))
+        if len(self._late) == 1:
+            loop.call_at(self._late[0][0], self._deliver_late)
+
+    def _deliver_late(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._late and self._late[0][0] <= loop.time():
+            self._deliver(self._late.popleft()[1])
+        if self._late:
+            loop.call_at(self._late[0][0], self._deliver_late)
+
+    def _deliver(self, data: bytes | None) -> None:
+        if data is None:
+            self.other.write_eof()
+        else:
+            self.other.write(data)
 
     def write(self, data: bytes) -> None:
         if self.transport is None:
