@@ -17,6 +17,7 @@ from contracts.ahead import WarmUpSchedule as WarmUpSchedule
 from contracts.events import PriorityClass
 from contracts.groups import Groups
 from contracts.ids import ModelId, NodeId
+from contracts.instances import DiscoveryConfig
 from contracts.modalities import Modality
 from contracts.node_facts import NodeThresholds
 from contracts.scaling import ScalingConfig
@@ -38,19 +39,23 @@ class NodeConfig:
     primary: bool = True
     thresholds: NodeThresholds = field(default_factory=NodeThresholds)
     behind: str = ""
-    """The address of all instances, of which this is one; empty: it has an address of its own."""
+    """The address of all instances, of which this is one; empty: it is configured by itself."""
     models_path: str | None = None
     """Its models folder, where it is mounted here."""
     probe: str = "auto"
 
 
 def is_same_fleet(before: tuple[NodeConfig, ...], after: tuple[NodeConfig, ...]) -> bool:
-    """Whether these are the same LocalAIs, if at other addresses or with other keys."""
-    return [_who(node) for node in before] == [_who(node) for node in after]
+    """Whether these are the same LocalAIs, if at other addresses or with other keys.
+
+    Of those behind a name only the name counts: they come and go.
+    """
+    return _who(before) == _who(after)
 
 
-def _who(node: NodeConfig) -> tuple[NodeId, str, bool]:
-    return node.node, node.accelerator, node.primary
+def _who(nodes: tuple[NodeConfig, ...]) -> tuple[object, ...]:
+    named = [(one.node, one.accelerator, one.primary) for one in nodes if not one.behind]
+    return named, {(one.behind, one.accelerator) for one in nodes if one.behind}
 
 
 class WarmUp(StrEnum):
@@ -339,6 +344,8 @@ class ControllerConfig:
     """What LocalAI's model files mark with ``preload``: all of it, nothing, or these alone."""
     monitoring: MonitoringConfig = field(default_factory=MonitoringConfig)
     scaling: ScalingConfig = field(default_factory=ScalingConfig)
+    discovery: DiscoveryConfig = field(default_factory=DiscoveryConfig)
+    """Of instances behind a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

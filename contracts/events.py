@@ -306,6 +306,21 @@ class NodeLost(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeJoined(Event):
+    """An instance of LocalAI came behind its name; ``address`` is where it is."""
+
+    node: NodeId
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLeft(Event):
+    """An instance is gone from behind its name, and is forgotten."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActionApplied(Event):
     """An ordered action reached the wanted end."""
 
@@ -354,6 +369,8 @@ AnyEvent = (
     | ModelUnloaded
     | NodeObserved
     | NodeLost
+    | NodeJoined
+    | NodeLeft
     | ActionApplied
     | ActionFailed
     | FeedbackGiven

@@ -56,6 +56,13 @@ class Reason(StrEnum):
     NEVER_FITS = "never_fits"
     UNKNOWN_MODEL = "unknown_model"
     NODE_LOST = "node_lost"
+    # Instances behind a name
+    INSTANCE_FOUND = "instance_found"
+    INSTANCE_MISSING = "instance_missing"
+    INSTANCE_BACK = "instance_back"
+    INSTANCE_FLAPS = "instance_flaps"
+    INSTANCE_GONE = "instance_gone"
+    TOO_MANY_INSTANCES = "too_many_instances"
     # Abstentions, since too little is known
     NO_FORECAST = "no_forecast"
     FORECAST_DEGRADED = "forecast_degraded"
@@ -138,6 +145,12 @@ _SENTENCES: dict[Reason, str] = {
     Reason.NEVER_FITS: "it is larger than the whole memory budget",
     Reason.UNKNOWN_MODEL: "LocalAI does not list this model",
     Reason.NODE_LOST: "the node does not answer",
+    Reason.INSTANCE_FOUND: "its address came up behind the name of LocalAI",
+    Reason.INSTANCE_MISSING: "its address is missing behind the name of LocalAI: it gets nothing",
+    Reason.INSTANCE_BACK: "its address is behind the name of LocalAI again",
+    Reason.INSTANCE_FLAPS: "its address comes and goes, so it stays until it is gone for good",
+    Reason.INSTANCE_GONE: "its address has been gone from behind the name of LocalAI for too long",
+    Reason.TOO_MANY_INSTANCES: "there are as many instances as may be",
     Reason.NO_FORECAST: "there is no valid forecast for it",
     Reason.FORECAST_DEGRADED: "its forecast is worse than the naive floor",
     Reason.UNKNOWN_FOOTPRINT: "nobody knows how much memory it needs",

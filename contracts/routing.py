@@ -70,6 +70,8 @@ class NodeRoute:
         What its models run on; empty: not told.
     in_flight : int
         Requests that all gateways together have there.
+    address : str
+        Of an instance that was found behind a name; empty: it is configured.
     """
 
     node: NodeId
@@ -77,6 +79,7 @@ class NodeRoute:
     free_bytes: int | None
     accelerator: str = ""
     in_flight: int = 0
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,3 +102,5 @@ class RoutingTable:
     preempting: frozenset[ModelId] = frozenset()
     ladders: Mapping[ModelId, Ladder] = field(default_factory=dict)
     """What may stand in for a model, with the rungs that LocalAI lists alone."""
+    primary: NodeId | None = None
+    """Of nodes that were found behind a name, the one for lists, UI and admin calls."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from contracts.events import LoadCause, PriorityClass
 from contracts.ids import ModelId, NodeId, RequestId
+from contracts.instances import Instance
 from contracts.memory import FootprintSource, PlaceStatus, Split, UnseenMemory
 from contracts.node_facts import NodeFacts
 from contracts.readings import ProbeReading
@@ -268,6 +269,8 @@ class NodeStatus:
         When the newest reading that is in ``levels`` was taken.
     load_latency_s : float or None
         What the loads of the window took, at the percentile that is watched; None: none ended.
+    leaving : bool
+        Its address is gone from behind its name: nothing new is sent or planned there.
     """
 
     node: NodeId
@@ -290,6 +293,7 @@ class NodeStatus:
     strains: tuple[Strain, ...] = ()
     strained_at_s: float | None = None
     load_latency_s: float | None = None
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,6 +382,8 @@ class WorldSnapshot:
     """A schedule keeps the GPU for others until then; None: none does."""
     planning: PlanningTally | None = None
     """None: no controller has told."""
+    instances: Mapping[NodeId, Instance] = field(default_factory=dict)
+    """Nodes that were found behind a name, of those that are not configured one by one."""
 
     def on_node(self, node: NodeId) -> tuple[ModelStatus, ...]:
         """The models of one node, by name."""
