@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from contracts.ids import ModelId, RequestId
 from contracts.messages import GatewayBeat
 from contracts.world import WorldSnapshot
 from controller.open_requests import end_request
-from controller.roster import GONE_AFTER_S, Roster
+from controller.roster import GONE_AFTER_S, Roster, gone_after_s
 
 BEAT_GRACE_S = 2.0
 """An open request that its gateway's beat does not count is dropped only when it is older
@@ -75,3 +75,35 @@ def unheard_sources(
             and max(request.received_at_s, request.dispatched_at_s or 0.0) < now_s - after_s
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """The world and the roster without gateways that were silent for too long.
+
+    ``gone``: who that is; ``is_news``: one of them was on the roster.
+    """
+
+    world: WorldSnapshot
+    roster: Roster
+    gone: tuple[str, ...] = ()
+    is_news: bool = False
+
+
+def silenced(
+    world: WorldSnapshot, roster: Roster, since_s: float | None, now_s: float, scale: float
+) -> Silence:
+    """Forget gateways that were silent for too long, be it since before this term.
+
+    ``since_s``: since when beats are heard without a break; None: they are not. ``scale``: as in
+    ``gone_after_s``.
+    """
+    after_s = gone_after_s(scale)
+    if since_s is None or now_s < since_s + after_s:
+        return Silence(world, roster)
+    roster, silent = roster.without_silent(now_s, after_s=after_s)
+    unheard = unheard_sources(world, roster, now_s, after_s=after_s)
+    gone = tuple(dict.fromkeys((*silent, *unheard)))
+    for gateway in gone:
+        world = drop_gateway(world, gateway, now_s)
+    return Silence(world, roster, gone, is_news=bool(silent))

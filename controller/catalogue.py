@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -22,24 +22,6 @@ from contracts.world import (
     WorldSnapshot,
 )
 from controller.footprints import told_footprint, with_footprint
-
-
-def on_nodes(world: WorldSnapshot, nodes: Collection[NodeId]) -> WorldSnapshot:
-    """The world without nodes that are configured no more, and without what was on them.
-
-    A model that another node lists as well comes back with that node's next list.
-    """
-    models = {name: status for name, status in world.models.items() if status.node in nodes}
-    return replace(
-        world,
-        nodes={name: node for name, node in world.nodes.items() if name in nodes},
-        models=models,
-        requests={
-            request_id: request
-            for request_id, request in world.requests.items()
-            if request.model in models
-        },
-    )
 
 
 def with_catalogue(

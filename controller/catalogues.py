@@ -15,6 +15,7 @@ class Catalogues:
 
     def __init__(self, nodes: tuple[NodeConfig, ...]) -> None:
         self._accelerators = {node.node: node.accelerator for node in nodes}
+        self._behind = next((node.accelerator for node in nodes if node.behind), "")
         self._catalogues: dict[NodeId, Catalogue] = {}
 
     def take(
@@ -24,6 +25,10 @@ class Catalogues:
         self._catalogues[catalogue.node] = catalogue
         found = {name: p for one in self._catalogues.values() for name, p in one.profiles.items()}
         return merged_profiles(found, configured)
+
+    def close(self, node: NodeId) -> None:
+        """It has left, and lists nothing any more."""
+        self._catalogues.pop(node, None)
 
     @property
     def all(self) -> tuple[Catalogue, ...]:
@@ -41,4 +46,4 @@ class Catalogues:
 
     def accelerator(self, node: NodeId) -> str:
         """What its models run on; empty: not told."""
-        return self._accelerators.get(node, "")
+        return self._accelerators.get(node, self._behind)

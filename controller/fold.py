@@ -21,6 +21,8 @@ from contracts.events import (
     ModelLoadFailed,
     ModelLoadStarted,
     ModelUnloaded,
+    NodeJoined,
+    NodeLeft,
     NodeLost,
     NodeObserved,
     RequestCancelled,
@@ -39,7 +41,7 @@ from contracts.world import (
     Residency,
     WorldSnapshot,
 )
-from controller import accounts
+from controller import accounts, membership
 from controller.lifecycle import Step, applies, follow
 from controller.open_requests import (
     dispatch_request,
@@ -90,10 +92,8 @@ def fold(world: WorldSnapshot, event: AnyEvent) -> WorldSnapshot:
             after = _model_event(world, event)
         case NodeObserved():
             after = _observed(world, event)
-        case NodeLost():
-            # What it held is not known from here on.
-            lost = replace(_node(world, event.node), alive=False, residents=())
-            after = _with_node(world, lost)
+        case NodeLost() | NodeJoined() | NodeLeft():
+            after = membership.changed(world, event)
         case ActionFailed():
             after = _action_failed(world, event)
         case FirstTokenSent() | IntentSignal() | ActionApplied() | FeedbackGiven():

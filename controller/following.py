@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import structlog
@@ -35,6 +35,14 @@ async def patiently(what: str, call: Callable[[], Awaitable[None]], clock: Clock
         except Transient as error:
             _log.warning(what, error=str(error))
             await clock.sleep(RETRY_S)
+
+
+async def backlog(
+    log: EventLog, place: Callable[[], str], count: int
+) -> AsyncIterator[tuple[tuple[str, AnyEvent], ...]]:
+    """What the log holds already after ``place``, which moves on with what was handed out."""
+    while entries := await log.read_after(place(), count=count):
+        yield tuple((entry.entry_id, entry.value) for entry in entries)
 
 
 async def follow_log(

@@ -4,7 +4,7 @@ The planner loads and unloads a model on its home alone; copies that are residen
 are used for routing, and are there because somebody else loaded them. A home changes only
 while nothing of the model is there, so that no load is thrown away:
 
-1. The home is lost, or lists the model no more: the best node that still knows it.
+1. The home is lost or leaving, or lists the model no more: the best node that still knows it.
 2. The model is not resident at home but is elsewhere: there, unless that is a lesser kind of
    node (a CPU instead of a GPU).
 3. It is nowhere resident, and another node is better: of a preferred accelerator, a GPU
@@ -22,6 +22,7 @@ from contracts.ids import ModelId, NodeId
 from contracts.plan import Decision, Outcome
 from contracts.reasons import Reason
 from contracts.world import ModelStatus, NodeStatus, Residency, WorldSnapshot
+from controller.membership import is_fresh, moved
 from controller.memory import usable_bytes
 from controller.places import takes_main_memory
 
@@ -65,25 +66,17 @@ def rehomed(
     space = _space(world, config)
     models = dict(world.models)
     moves: list[Move] = []
-    for model, nodes in sorted(listers.items()):
+    for model, listing in sorted(listers.items()):
         status = models.get(model)
+        nodes = [name for name in listing if not world.nodes[name].leaving] or listing
         if status is None or nodes == [status.node]:
             continue
         move = _move(world, status, nodes, space, profiles.get(model))
         if move is None:
             continue
         is_there = model in world.nodes[move.after].residents
-        models[model] = replace(
-            status,
-            node=move.after,
-            residency=Residency.HOT if is_there else Residency.COLD,
-            residency_since_s=status.residency_since_s if _is_fresh(status) else world.taken_at_s,
-            cooldown_until_s=None,
-            failure="",
-            load_cause=None,
-            spared_until_s=None,
-        )
-        if not _is_fresh(status):
+        models[model] = moved(status, move.after, is_there=is_there, now_s=world.taken_at_s)
+        if not is_fresh(status):
             moves.append(move)
     return replace(world, models=models), tuple(moves)
 
@@ -113,7 +106,7 @@ def _move(
 ) -> Move | None:
     home = world.nodes.get(status.node)
     is_absent = status.residency in (Residency.COLD, Residency.FAILED)
-    is_lost = home is None or not home.alive
+    is_lost = home is None or not home.alive or (home.leaving and status.node not in nodes)
 
     def best_of(names: list[NodeId]) -> NodeId:
         return min(
@@ -128,7 +121,9 @@ def _move(
     resident = [name for name in nodes if status.model in world.nodes[name].residents]
     if is_lost or (is_absent and status.node not in nodes):
         after = best_of(resident or nodes)
-        return Move(model=status.model, before=status.node, after=after, reason=Reason.NODE_LOST)
+        leaves = home is not None and home.alive and home.leaving
+        reason = Reason.INSTANCE_MISSING if leaves else Reason.NODE_LOST
+        return Move(model=status.model, before=status.node, after=after, reason=reason)
     if not is_absent:
         return None
     if resident:
@@ -155,15 +150,10 @@ def _move(
     return None
 
 
-def _is_fresh(status: ModelStatus) -> bool:
-    """Whether it was never loaded nor asked for, as far as is known."""
-    return status.last_used_at_s is None and status.load_cause is None
-
-
 def _is_roomier(status: ModelStatus, space: Mapping[NodeId, _Space], other: NodeId) -> bool:
     """For one that was never loaded: whether ``other`` has clearly more room than its home."""
     here, there = space[status.node].free_bytes, space[other].free_bytes
-    if not _is_fresh(status) or here is None or there is None:
+    if not is_fresh(status) or here is None or there is None:
         return False
     return there - here > (status.footprint_bytes or 0)
 

@@ -75,6 +75,11 @@ class LadderBook:
         self._profiles = profiles
         self._learn()
 
+    def close(self, node: NodeId) -> None:
+        """It has left, and lists nothing any more."""
+        if self._lists.pop(node, None) is not None:
+            self._learn()
+
     def prepared(self, world: WorldSnapshot, config: PlannerConfig) -> WorldSnapshot:
         """The world as the planner is to see it: rungs where they run, and who stands in."""
         if not self.ladders:
@@ -155,9 +160,9 @@ class LadderBook:
             self._news.set()
 
     async def _make(self, node: NodeId, model: ModelId, rung: Rung) -> bool:
-        files = self._files[node]
-        base = await files.read(model)
-        if base is None:
+        files = self._files.get(node)
+        base = None if files is None else await files.read(model)
+        if files is None or base is None:
             return False
         before = await files.read(rung.model)
         if before is not None and not is_ours(before):

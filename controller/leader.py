@@ -8,7 +8,7 @@ happened in between is missed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -16,7 +16,8 @@ import structlog
 from contracts.config import ControllerConfig
 from contracts.events import AnyEvent, RequestDispatched, UnloadCause
 from contracts.forecasts import ModelForecast
-from contracts.ids import ModelId
+from contracts.ids import ModelId, NodeId
+from contracts.instances import Instance
 from contracts.messages import (
     GatewayBeat,
     GhostSeen,
@@ -30,28 +31,25 @@ from contracts.messages import (
 from contracts.plan import Decision, PlannerState
 from contracts.reasons import Reason
 from contracts.routing import RoutingTable
-from contracts.world import Residency, WorldSnapshot
+from contracts.world import WorldSnapshot
 from controller.ahead import Ahead
-from controller.beats import drop_gateway, fold_beat, unheard_sources, with_preemptible
+from controller.beats import fold_beat, silenced, with_preemptible
 from controller.bulletin import Bulletin
-from controller.catalogue import (
-    on_nodes,
-    with_catalogue,
-    with_load_request,
-    with_unload_request,
-)
+from controller.catalogue import with_catalogue, with_load_request, with_unload_request
 from controller.catalogues import Catalogues
 from controller.clock_steps import ClockSteps
 from controller.controls import controlled, read_controls
 from controller.copies import Copy, copies_in_the_way, copies_of, copies_plan
 from controller.demand import is_waited_for
 from controller.fold import commit, fold
-from controller.following import follow, follow_log, patiently
+from controller.following import backlog, follow, follow_log, patiently
 from controller.ghosts import ghost_plan
 from controller.hearing import Hearing
 from controller.homes import decided, rehomed
+from controller.instance_desk import InstanceDesk
 from controller.ladder_book import LadderBook
-from controller.lookout import Lookout, observers
+from controller.lookout import Lookout, posts
+from controller.membership import on_nodes, with_instances, without_node
 from controller.memory_desk import MemoryDesk
 from controller.node_turns import NodeTurns
 from controller.observer import Catalogue
@@ -62,7 +60,7 @@ from controller.planner import plan
 from controller.ports import Ports
 from controller.reconciler import Reconciler
 from controller.referee import Referee
-from controller.roster import Roster, gone_after_s
+from controller.roster import Roster
 from controller.routes import is_news, load_answer, routing_table
 from controller.scoreboard import Scoreboard
 from controller.stamps import Stamps
@@ -116,11 +114,17 @@ class Leader:
         self._bulletin = Bulletin(ports.snapshots, self._outbox, config)
         # Gateways wait for what they are told; it never queues behind records.
         self._voice = Outbox(ports.clock)
+        lookout = Lookout(
+            world=lambda: self._world, emit=self._emit, stamp=self._stamp, decided=self._record
+        )
+        self._posts = posts(
+            ports, lookout, poll_s=config.poll_s, stamp=self._stamp, listed=self._listed
+        )
         self._memory = MemoryDesk(
             clock=ports.clock,
             store=ports.profiles,
             world=lambda: self._world,
-            look=lambda node: self._observers[node].look(),
+            look=self._posts.look,
             decided=self._record,
         )
         self._ahead = Ahead(
@@ -145,23 +149,27 @@ class Leader:
             turn=self._turns.hold,
         )
         self._ladders = LadderBook(config, ports, lambda: self._world.mode.orders and leads())
-        lookout = Lookout(
-            world=lambda: self._world, emit=self._emit, stamp=self._stamp, decided=self._record
-        )
-        self._observers = observers(
-            ports, lookout, poll_s=config.poll_s, stamp=self._stamp, listed=self._listed
+        self._instances = InstanceDesk(
+            ports,
+            config.discovery,
+            world=lambda: self._world,
+            emit=self._emit,
+            stamp=self._stamp,
+            decided=self._record,
+            seen=self._looked,
+            opened=self._posts.open,
+            closed=self._node_left,
         )
 
     async def run(self) -> None:
         """Lead until cancelled."""
         ports = self._ports
-        await self._turns.take_over(ports.servers)
         await patiently("resume_stalled", self._resume, self._clock)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._outbox.run())
             group.create_task(self._voice.run())
-            for observer in self._observers.values():
-                group.create_task(observer.run())
+            group.create_task(self._posts.run())
+            group.create_task(self._instances.run())
             group.create_task(follow("mailbox", self._hearing.receive, self._messages, ports.clock))
             group.create_task(
                 follow("forecasts", ports.forecasts.updates, self._forecast, ports.clock)
@@ -172,7 +180,7 @@ class Leader:
             )
             group.create_task(self._memory.run())
             group.create_task(self._ahead.run())
-            group.create_task(self._ladders.run(lambda node: self._observers[node].look_now()))
+            group.create_task(self._ladders.run(self._posts.look_now))
             group.create_task(self._publish_world())
             group.create_task(self._decide())
 
@@ -189,33 +197,23 @@ class Leader:
         """The last leader's world and what came after it, without the orders that ended with it."""
         ports = self._ports
         world = await ports.snapshots.world()
+        await self._turns.take_over({*ports.servers, *(world.instances if world else ())})
         if world is not None:
             self._world = replace(world, operator_loads=frozenset(), operator_unloads=frozenset())
             self._scores = Scoreboard.resumed(await ports.snapshots.baselines())
             # The last leader's prefetches have been paid for.
             tally = world.prefetches
             self._state = replace(self._state, settled_used=tally.used, settled_wasted=tally.wasted)
-        await self._catch_up()
+        async for entries in backlog(ports.events, lambda: self._world.position, FOLD_AT_ONCE):
+            self._logged(entries)
         await self._memory.resume()
         self._forecasts = dict(await ports.forecasts.get_all())
         await self._read_controls()
         preload = frozenset(name for name, profile in self._profiles.items() if profile.preload)
-        self._world = replace(on_nodes(self._world, ports.servers), preloads=preload)
-        models = self._world.models.values()
-        for event in orphaned(
-            self._stamp,
-            loading={m.model: m.load_cause for m in models if m.residency is Residency.LOADING},
-            draining=[m.model for m in models if m.residency is Residency.DRAINING],
-        ):
+        world = self._instances.resumed(self._world)
+        self._world = replace(on_nodes(world, ports.servers), preloads=preload)
+        for event in orphaned(self._stamp, self._world):
             self._emit(event)
-
-    async def _catch_up(self) -> None:
-        """Fold what the log holds already: an old world must not be acted on."""
-        while True:
-            entries = await self._ports.events.read_after(self._world.position, count=FOLD_AT_ONCE)
-            if not entries:
-                return
-            self._logged(tuple((entry.entry_id, entry.value) for entry in entries))
 
     async def _read_controls(self) -> None:
         controls = await read_controls(self._ports.controls)
@@ -283,8 +281,7 @@ class Leader:
                     self._world = fold_wanted(self._world, message)
                     self._asked.add(message.model)
                     if message.model not in self._world.models:
-                        for observer in self._observers.values():
-                            observer.look_now()
+                        self._posts.look_now()
                 case GatewayBeat():
                     self._roster = self._roster.heard(message, self._clock.now_s())
                     world = fold_beat(self._world, message)
@@ -378,18 +375,22 @@ class Leader:
         self._outbox.add(self._read_controls)
         self._wake.set()
 
+    def _looked(self, instances: Mapping[NodeId, Instance]) -> None:
+        self._world = with_instances(self._world, instances)
+        self._wake.set()
+
+    def _node_left(self, node: NodeId) -> None:
+        for part in (self._posts, self._catalogues, self._ladders, self._memory):
+            part.close(node)
+        self._state = without_node(self._state, node)
+
     def _drop_silent_gateways(self) -> None:
-        """Forget gateways that were silent for too long, be it since before this term."""
-        since_s, now_s = self._hearing.since_s, self._hearing.last_s
-        after_s = gone_after_s(self._clock.scale)
-        if since_s is None or now_s < since_s + after_s:
-            return
-        self._roster, silent = self._roster.without_silent(now_s, after_s=after_s)
-        unheard = unheard_sources(self._world, self._roster, now_s, after_s=after_s)
-        for gateway in dict.fromkeys((*silent, *unheard)):
+        heard, scale = self._hearing, self._clock.scale
+        silence = silenced(self._world, self._roster, heard.since_s, heard.last_s, scale)
+        self._world, self._roster = silence.world, silence.roster
+        for gateway in silence.gone:
             _log.warning("gateway_gone", gateway=gateway)
-            self._world = drop_gateway(self._world, gateway, now_s)
-        if silent:
+        if silence.is_news:
             self._reconciler.heard(self._roster)
 
     def _publish_table(self) -> None:

@@ -12,25 +12,27 @@ from contracts.plan import Decision
 from contracts.world import WorldSnapshot
 from controller.observer import Catalogue, Observer
 from controller.ports import Ports
+from controller.posts import Posts
 from controller.stamps import Stamp
 from controller.unordered import cause_of, gone_unordered, suspects, told_as
 
 _log = structlog.get_logger("headstart.controller")
 
 
-def observers(
+def posts(
     ports: Ports,
     lookout: Lookout,
     *,
     poll_s: float,
     stamp: Callable[[], Stamp],
     listed: Callable[[Catalogue], None],
-) -> dict[NodeId, Observer]:
-    """One for each node; what they see goes through ``lookout``."""
-    return {
-        node: Observer(
+) -> Posts:
+    """An observer for each node; what they see goes through ``lookout``."""
+
+    def observer(node: NodeId) -> Observer:
+        return Observer(
             node,
-            server,
+            ports.servers[node],
             clock=ports.clock,
             poll_s=poll_s,
             stamp=stamp,
@@ -39,8 +41,8 @@ def observers(
             declared=ports.declared,
             sight=ports.sights.get(node),
         )
-        for node, server in ports.servers.items()
-    }
+
+    return Posts(ports.servers, observer)
 
 
 class Lookout:

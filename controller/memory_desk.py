@@ -172,6 +172,11 @@ class MemoryDesk:
         """Somebody removed what was measured of it."""
         self._book.forget(model)
 
+    def close(self, node: NodeId) -> None:
+        """It has left: what was seen of its memory is of no use any more."""
+        for known in (self._samples, self._moves, self._gates):
+            known.pop(node, None)
+
     def configured(
         self,
         world: WorldSnapshot,

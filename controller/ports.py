@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from contracts.config import ModelProfile
 from contracts.ids import ModelId, NodeId
@@ -34,6 +35,40 @@ async def nothing_declared(node: NodeId, model: ModelId) -> ModelProfile | None:
     return None
 
 
+class NodeDoors(Protocol):
+    """The ways to instances behind one name. Those of ``Ports`` by node come and go with them."""
+
+    @property
+    def found_at_start(self) -> Mapping[NodeId, str]:
+        """Addresses as they were looked up when the process began."""
+        ...
+
+    @property
+    def opened(self) -> Collection[NodeId]:
+        """Those that are open now, be it since an earlier term."""
+        ...
+
+    async def look(self) -> tuple[str, ...] | None:
+        """The addresses behind the name, sorted; None: it could not be looked up."""
+        ...
+
+    def note_look(self, took_s: float | None) -> None:
+        """How long the last look took, in real seconds; None: it failed."""
+        ...
+
+    def jitter(self) -> float:
+        """About 1: what the time to the next look is multiplied by."""
+        ...
+
+    def open(self, node: NodeId, address: str) -> None:
+        """Make the ways to a node; empty: it is at the name itself."""
+        ...
+
+    def close(self, node: NodeId) -> None:
+        """Let go of them; calls that still run are given up."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """One of each; ``servers`` has one per LocalAI instance."""
@@ -60,3 +95,5 @@ class Ports:
     """Models folders that are mounted here, by the node whose they are."""
     sights: Mapping[NodeId, Sight] = field(default_factory=dict)
     """Who sees the machines of nodes; of those that are left out LocalAI alone tells."""
+    doors: NodeDoors | None = None
+    """None: all nodes are configured, and none comes or goes."""

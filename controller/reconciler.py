@@ -259,6 +259,8 @@ class Reconciler:
         return True
 
     async def _look_whether_lost(self, node: NodeId) -> None:
+        if node not in self._servers:
+            return  # it has left, and is forgotten
         try:
             await self._servers[node].report()
         except HeadstartError as error:

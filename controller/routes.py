@@ -16,6 +16,7 @@ from contracts.routing import ModelRoute, NodeRoute, RoutingTable
 from contracts.world import ModelStatus, Residency, WorldSnapshot
 from controller.copies import Copy
 from controller.homes import CPU
+from controller.instances import primary_of
 from controller.memory import room
 from controller.places import takes_main_memory
 from controller.policies.base import expected_load_s
@@ -52,10 +53,11 @@ def routing_table(
         nodes={
             name: NodeRoute(
                 node=name,
-                alive=node.alive,
+                alive=node.alive and not node.leaving,
                 free_bytes=_free_bytes(world, config, name),
                 accelerator=node.accelerator,
                 in_flight=in_flight[name],
+                address=_address(world, name),
             )
             for name, node in world.nodes.items()
         },
@@ -63,7 +65,13 @@ def routing_table(
         aliases=dict(aliases),
         classes=_classes(world, profiles),
         preempting=frozenset(preempting),
+        primary=primary_of(world.instances),
     )
+
+
+def _address(world: WorldSnapshot, node: NodeId) -> str:
+    instance = world.instances.get(node)
+    return "" if instance is None else instance.address
 
 
 def is_news(table: RoutingTable, last: RoutingTable | None) -> bool:

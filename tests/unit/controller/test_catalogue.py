@@ -11,13 +11,13 @@ from contracts.world import Mode, ModelStatus, NodeStatus, Residency, Sla
 from controller.catalogue import (
     declared_slas,
     merged_profiles,
-    on_nodes,
     with_catalogue,
     with_controls,
     with_load_request,
     with_unload_request,
 )
 from controller.fold import fold
+from controller.membership import on_nodes
 from tests.worlds import (
     MIB,
     NODE,

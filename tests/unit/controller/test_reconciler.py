@@ -25,7 +25,7 @@ from contracts.ids import GatewayId, ModelId
 from contracts.messages import GatewayBeat
 from contracts.plan import LoadModel, Plan, SetLimits, UnloadModel
 from contracts.reasons import Reason
-from contracts.world import Mode
+from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
 from controller.reconciler import Reconciler
 from controller.roster import GONE_AFTER_S, Roster
 from controller.stamps import Stamp
@@ -516,5 +516,11 @@ async def test_a_new_leader_hears_at_first_who_is_there():
 
 def test_a_new_leader_declares_the_orders_of_the_last_one_ended():
     site = Site()
-    found = orphaned(site.stamp, loading={A: LoadCause.DEMAND, B: LoadCause.GATEWAY}, draining=[C])
+    models = [
+        ModelStatus(model=A, node=NODE, residency=Residency.LOADING, load_cause=LoadCause.DEMAND),
+        ModelStatus(model=B, node=NODE, residency=Residency.LOADING, load_cause=LoadCause.GATEWAY),
+        ModelStatus(model=C, node=NODE, residency=Residency.DRAINING),
+    ]
+    world = WorldSnapshot(taken_at_s=0.0, models={status.model: status for status in models})
+    found = orphaned(site.stamp, world)
     assert [(e.kind, e.subject) for e in found] == [("load", A), ("unload", C)]
