@@ -29,7 +29,7 @@ from redis.exceptions import (
 )
 
 from adapters.redis_address import cluster_address, sentinel_address
-from adapters.redis_cluster import ClusterClient
+from adapters.redis_cluster import ClusterClient, ClusterLayout
 from contracts.errors import HeadstartError, Invalid, Permanent, Transient
 from contracts.redis_keys import tagged
 
@@ -154,6 +154,16 @@ def key_for(client: redis.asyncio.Redis | redis.Redis, key: str) -> str:
     """A key of ``contracts.redis_keys`` as it is called where ``client`` is connected to."""
     in_cluster = isinstance(client, ClusterClient | redis.RedisCluster)
     return tagged(key) if in_cluster else key
+
+
+async def each_server(client: redis.asyncio.Redis) -> dict[str, redis.asyncio.Redis]:
+    """A client of each server that keeps keys, by what it is called: "" where there is one."""
+    return await client.servers() if isinstance(client, ClusterClient) else {"": client}
+
+
+async def cluster_layout(client: redis.asyncio.Redis) -> ClusterLayout | None:
+    """Which nodes a cluster has; None where it is one server."""
+    return await client.layout() if isinstance(client, ClusterClient) else None
 
 
 def client_name(pid: int) -> str:

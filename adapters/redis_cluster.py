@@ -9,6 +9,7 @@ the command, closes everybody's connections at a redirection, and knows no MULTI
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -43,6 +44,22 @@ _REDIRECTIONS = 5
 _PASSING = (ConnectionError, ClusterDownError, TryAgainError, AskError)
 
 NodeClient = redis.asyncio.Redis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLayout:
+    """Who has what.
+
+    Attributes
+    ----------
+    replicas : mapping
+        How many each primary has, by its host and port.
+    unserved_slots : int
+        Slots of which no node says that it has them.
+    """
+
+    replicas: Mapping[str, int]
+    unserved_slots: int
 
 
 class ClusterClient(redis.asyncio.Redis):
@@ -145,15 +162,27 @@ class ClusterClient(redis.asyncio.Redis):
         self, match: str | None = None, count: int | None = None
     ) -> AsyncIterator[Any]:
         """Keys of all nodes."""
-        for node in await self.servers():
+        for node in (await self.servers()).values():
             async for key in node.scan_iter(match=match, count=count):
                 yield key
 
-    async def servers(self) -> tuple[NodeClient, ...]:
-        """A client of each node that has slots."""
+    async def servers(self) -> dict[str, NodeClient]:
+        """A client of each node that has slots, by its host and port."""
 
-        async def ask() -> tuple[NodeClient, ...]:
-            return tuple(self._map.at(place) for place in await self._map.primaries())
+        async def ask() -> dict[str, NodeClient]:
+            return {_said(place): self._map.at(place) for place in await self._map.primaries()}
+
+        return await self._retrying(ask)
+
+    async def layout(self) -> ClusterLayout:
+        """Which nodes there are."""
+
+        async def ask() -> ClusterLayout:
+            shards = await self._map.shards()
+            return ClusterLayout(
+                replicas={_said(primary): len(found) for primary, found in shards.items()},
+                unserved_slots=await self._map.unserved(),
+            )
 
         return await self._retrying(ask)
 
@@ -264,6 +293,10 @@ def _keys(args: Sequence[Any]) -> Sequence[Any]:
 
 def _slot(key: Any) -> int:
     return key_slot(key if isinstance(key, bytes) else str(key).encode())
+
+
+def _said(place: Place) -> str:
+    return f"{place[0]}:{place[1]}"
 
 
 def _redirected(error: AskError, asked: Place) -> Place:

@@ -48,6 +48,7 @@ class SlotMap:
         self._nodes: dict[Place, redis.asyncio.Redis] = {}
         self._owners: list[Place | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._primaries: tuple[Place, ...] = ()
+        self._replicas: dict[Place, tuple[Place, ...]] = {}
         self._known: list[Place] = []
         self._lock = asyncio.Lock()
         self._is_doubtful = True
@@ -65,6 +66,16 @@ class SlotMap:
         """The nodes that have slots, in no order that means anything."""
         await self._settle()
         return self._primaries
+
+    async def shards(self) -> dict[Place, tuple[Place, ...]]:
+        """The replicas of each primary, as the nodes have told last."""
+        await self._settle()
+        return {primary: self._replicas.get(primary, ()) for primary in self._primaries}
+
+    async def unserved(self) -> int:
+        """How many slots nobody has."""
+        await self._settle()
+        return self._owners.count(None)
 
     def at(self, place: Place) -> redis.asyncio.Redis:
         """The client of a node."""
@@ -137,13 +148,13 @@ class SlotMap:
     async def _take(self, told: list[Any], asked: Place) -> None:
         owners: list[Place | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         places: dict[Place, None] = {}
-        primaries: dict[Place, None] = {}
+        replicas: dict[Place, tuple[Place, ...]] = {}
         for first, last, *nodes in told:
             shard = [_place(node, asked) for node in nodes]
             owners[first : last + 1] = [shard[0]] * (last + 1 - first)
-            primaries[shard[0]] = None
+            replicas[shard[0]] = tuple(shard[1:])
             places.update(dict.fromkeys(shard))
-        self._owners, self._primaries = owners, tuple(primaries)
+        self._owners, self._replicas, self._primaries = owners, replicas, tuple(replicas)
         # Whoever has just answered is asked first the next time.
         self._known = [asked, *(place for place in places if place != asked)]
         self.version += 1

@@ -5,31 +5,29 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import aiohttp
-import redis.asyncio
 
 from adapters.clock import ScaledClock
 from adapters.localai import LocalAIServer
 from adapters.model_files import read_folder
 from adapters.probes.metrics import Metrics
 from adapters.probes.registry import ProbeOptions, probe_for
-from adapters.redis_client import connect, mapped_errors
 from adapters.settings import Settings
-from cli.checkup import keys, machine, models, names, store
+from cli.checkup import keys, machine, models, names
+from cli.checkup.asking import median_s
 from cli.checkup.findings import Finding, fail, ok, warn
+from cli.checkup.redis_servers import look_at_redis
 from contracts.config import NodeConfig
 from contracts.errors import HeadstartError, Invalid
 from contracts.ids import ModelId, NodeId
 
 _LIMIT_S = 10.0
-_ROUNDS = 7
 BACKUPS = "backups"
 """Folder of ``data_dir`` that ``headstart backup`` writes to."""
 
@@ -37,7 +35,7 @@ BACKUPS = "backups"
 async def look(settings: Settings, *, warm_up: tuple[str, ...] | None) -> list[Finding]:
     """Everything. ``warm_up``: models to load and ask; none named: every one; None: no model."""
     found = [*_configuration(settings), *_machine(settings), *_keys(settings), *_files(settings)]
-    found += await _redis(settings)
+    found += await look_at_redis(settings)
     found += await _services(settings)
     nodes = settings.gateway_config().nodes
     listed: dict[NodeId, Sequence[ModelId]] = {}
@@ -134,61 +132,6 @@ def _newest_age_s(folder: Path) -> float | None:
     return time.time() - max(files) if files else None
 
 
-async def _redis(settings: Settings) -> list[Finding]:
-    if settings.redis_url is None:
-        return [ok("redis", "redis", "`headstart up` runs a server of its own")]
-    client = connect(settings.redis_url)
-    try:
-        with mapped_errors("look at Redis"):
-            return [one async for one in _ask_redis(client)]
-    except HeadstartError as error:
-        return [fail("redis", "redis", str(error), "start it, or set redis.url")]
-    finally:
-        await client.aclose()
-
-
-async def _ask_redis(client: redis.asyncio.Redis) -> AsyncIterator[Finding]:
-    info = await client.info()
-    began_s = time.time()
-    seconds, micros = await client.time()
-    took_s = time.time() - began_s
-    try:
-        config = {
-            **await client.config_get("append*"),
-            **await client.config_get("maxmemory-policy"),
-        }
-    except redis.exceptions.ResponseError:
-        config = {}  # a server that others run may not tell
-    told = {_text(name): _text(value) for name, value in config.items()}
-    for finding in store.judge_redis(
-        store.RedisLook(
-            version=_text(info.get("redis_version", "")),
-            appendonly=None if "appendonly" not in told else told["appendonly"] == "yes",
-            appendfsync=told.get("appendfsync"),
-            policy=told.get("maxmemory-policy"),
-            used_bytes=int(info.get("used_memory", 0)),
-            max_bytes=int(info.get("maxmemory", 0)),
-        )
-    ):
-        yield finding
-    ahead_s = seconds + micros / 1e6 - (began_s + took_s / 2)
-    yield machine.judge_clock("redis", ahead_s, within_s=took_s)
-    yield machine.judge_latency("redis", await _median_s(client.ping))
-
-
-def _text(value: object) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-async def _median_s(call: Callable[[], Awaitable[object]]) -> float:
-    taken = []
-    for _ in range(_ROUNDS):
-        began_s = time.perf_counter()
-        await call()
-        taken.append(time.perf_counter() - began_s)
-    return statistics.median(taken)
-
-
 async def _services(settings: Settings) -> list[Finding]:
     gateway, control = settings.gateway_config(), settings.control_config()
     found = []
@@ -263,11 +206,11 @@ async def _ways(name: str, url: str) -> list[Finding]:
                 return answer.headers.get("Date", "")
 
         await ping()
-        median_s = await _median_s(ping)
+        taken_s = await median_s(ping)
         began_s = time.time()
         date = await ping()
         took_s = time.time() - began_s
-    found = [machine.judge_latency(name, median_s)]
+    found = [machine.judge_latency(name, taken_s)]
     try:
         told_s = parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError):

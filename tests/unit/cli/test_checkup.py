@@ -23,7 +23,7 @@ from cli.checkup.machine import (
 )
 from cli.checkup.models import WarmUp, judge_backup, judge_model, judge_node, judge_warm_up
 from cli.checkup.names import judge_names, names_said
-from cli.checkup.store import RedisLook, judge_redis
+from cli.checkup.store import RedisLook, judge_cluster, judge_redis
 from contracts.ids import ModelId
 from contracts.node_facts import Access, Call, Capabilities, NodeFacts, NodeWarning
 from contracts.readings import GpuReading, ProbeReading
@@ -134,6 +134,20 @@ def redis(**changes) -> RedisLook:
 )
 def test_redis(changes, bad):
     assert [one for one in verdicts(judge_redis(redis(**changes))) if one[1] is not OK] == bad
+
+
+@pytest.mark.parametrize(
+    ("replicas", "unserved", "bad"),
+    [
+        ({"a:1": 1, "b:1": 2}, 0, [OK]),
+        ({"a:1": 1, "b:1": 0}, 0, [WARN]),
+        ({"a:1": 1}, 5461, [FAIL]),
+        ({"a:1": 0}, 5461, [FAIL, WARN]),
+        ({}, 16384, [FAIL]),
+    ],
+)
+def test_a_cluster(replicas, unserved, bad):
+    assert verdicts(judge_cluster(replicas, unserved)) == [("redis.cluster", one) for one in bad]
 
 
 def test_a_localai_that_may_all_and_one_that_may_not():
