@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adapters.key_hash import KEY_HASH_PREFIX, digest_of
 from adapters.settings_models import Model, ModelTimeouts
-from adapters.settings_nodes import node_thresholds
+from adapters.settings_nodes import discovery_config, name_of, node_thresholds
 from adapters.settings_scaling import scaling_config
 from adapters.settings_schema import Document
 from adapters.settings_types import MIB
@@ -77,6 +77,7 @@ def nodes(document: Document) -> tuple[NodeConfig, ...]:
                 models_path=localai.models_path,
                 probe=localai.probe,
                 thresholds=node_thresholds(localai.thresholds),
+                behind=name_of(document),
             ),
         )
     marked = [backend.name for backend in localai.backends if backend.primary]
@@ -91,7 +92,7 @@ def nodes(document: Document) -> tuple[NodeConfig, ...]:
             primary=backend.name == primary,
             probe=backend.probe,
             thresholds=node_thresholds(localai.thresholds),
-            behind=localai.url if localai.discovery == "dns" else "",
+            behind=name_of(document, backend),
         )
         for backend in localai.backends
     )
@@ -263,6 +264,7 @@ def controller_config(
         ladders=ladders(document),
         ladder_options=ladder_options(document),
         scaling=scaling_config(document.autoscaling, document.compose_scaler),
+        discovery=discovery_config(document),
     )
 
 
@@ -379,6 +381,7 @@ def predictor_config(document: Document) -> PredictorConfig:
         publish_s=predictor.publish_seconds,
         expires_s=predictor.expires_seconds,
         max_models=predictor.max_models,
+        lease_s=predictor.lease_seconds,
     )
 
 

@@ -327,9 +327,21 @@ class LocalAI(Section):
         "Several instances instead of `url`.", default=(), allowed="a list of backends"
     )
     discovery: DiscoveryWord = setting(
-        "`dns`: the name in `url` stands for several instances, one at each of its addresses; they "
-        "are looked up at the start, and again every 5 s to tell whether they are the same.",
+        "`dns`: the name in `url` stands for several instances, one at each of its addresses, "
+        "which come and go.",
         default="none",
+    )
+    discovery_seconds: Number = setting(
+        "Between two looks for instances.", default=5.0, ge=0.5, le=3600
+    )
+    discovery_grace_seconds: Number = setting(
+        "An instance whose address was not found for so long is forgotten.",
+        default=30.0,
+        ge=0,
+        le=86_400,
+    )
+    discovery_max: Whole = setting(
+        "Instances at once; others are left out.", default=64, ge=1, le=1000
     )
     thresholds: Thresholds = setting("What is told as strained.", default=Thresholds())
 
@@ -360,6 +372,9 @@ class Predictor(Section):
         "A forecast older than this counts as absent.", default=60.0, ge=1, le=_DAY_S
     )
     max_models: Whole = setting("Models that are kept.", default=5000, ge=1, le=1_000_000)
+    lease_seconds: Number = setting(
+        "A second predictor publishes after this long without the first.", default=5.0, ge=1, le=60
+    )
 
 
 class Logging(Section):

@@ -250,6 +250,8 @@ class PredictorConfig:
         A forecast counts as absent this long after it was made.
     max_models : int
         Models kept; beyond it the least recently seen is forgotten (and counted).
+    lease_s : float
+        Another predictor publishes after this long without the one that does.
     without : tuple of str
         Experts that are not asked, by their names in ``predictor.models.experts``; to measure
         what each is worth.
@@ -258,6 +260,7 @@ class PredictorConfig:
     publish_s: float = 10.0
     expires_s: float = 60.0
     max_models: int = 5000
+    lease_s: float = 5.0
     without: tuple[str, ...] = ()
 
 

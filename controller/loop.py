@@ -13,6 +13,7 @@ import structlog
 
 from contracts.config import ControllerConfig
 from contracts.errors import Transient
+from contracts.tenure import Tenure
 from controller.ports import Ports
 from controller.tuning import TunableLeader
 
@@ -30,8 +31,7 @@ class ControlLoop:
         self._owner = owner
         self._ports = ports
         self._config = config
-        self._valid_until_s = 0.0
-        self._token: int | None = None
+        self._tenure = Tenure()
         self._leader: TunableLeader | None = None
 
     def reconfigure(self, config: ControllerConfig) -> None:
@@ -46,7 +46,7 @@ class ControlLoop:
 
     def leads(self) -> bool:
         """Whether the lease is ours at this moment."""
-        return self._token is not None and self._ports.clock.monotonic_s() < self._valid_until_s
+        return self._tenure.holds(self._ports.clock.monotonic_s())
 
     async def run(self) -> None:
         """Compete, lead, lose, compete again; until cancelled."""
@@ -99,7 +99,7 @@ class ControlLoop:
             try:
                 if await self._acquire() != token:
                     # Lost, or won anew after somebody else led: that is another term.
-                    self._valid_until_s = 0.0
+                    self._tenure = Tenure()
                     return
             except Transient as error:
                 if not away:
@@ -112,10 +112,5 @@ class ControlLoop:
         clock, lease_s = self._ports.clock, self._config.lease_s
         asked_s = clock.monotonic_s()
         token = await self._ports.lease.acquire(self._owner, now_s=clock.now_s(), lease_s=lease_s)
-        if token is None or token != self._token:
-            self._token = None
-        if token is not None:
-            self._token = token
-            # Counted from before the call: ours ends no later than the store's.
-            self._valid_until_s = asked_s + lease_s
+        self._tenure = self._tenure.answered(token, asked_s=asked_s, lease_s=lease_s)
         return token

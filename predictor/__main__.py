@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
+import socket
 import sys
 
 import structlog
@@ -18,6 +20,8 @@ from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_format import connect_settled, settle_at_start
 from adapters.redis_history import RedisHistoryStore
+from adapters.redis_lease import PREDICTORS_LEASE, RedisLease
+from adapters.redis_predictors import RedisPredictorRoster
 from adapters.settings import Settings, load_settings
 from contracts.errors import Invalid
 from predictor.engine import PredictorEngine
@@ -28,22 +32,32 @@ from predictor.snapshot_watch import ChampionWatch
 _log = structlog.get_logger("headstart.predictor")
 
 BAD_CONFIGURATION = 2
+_LEAST_LEASE_S = 1.0
+"""Real seconds."""
 
 
 async def serve(settings: Settings, redis_url: str) -> None:
-    """Run until SIGTERM or SIGINT. Nothing is to be saved: the log holds all there is to know."""
+    """Run until SIGTERM or SIGINT, then let another publish at once."""
     config = settings.predictor_config()
     client = connect_settled(redis_url)
+    clock = ScaledClock.from_environment(os.environ)
+    host = socket.gethostname()
     service = PredictorService(
         PredictorEngine(config),
         PredictorPorts(
-            clock=ScaledClock.from_environment(os.environ),
+            clock=clock,
             events=RedisEventLog(client),
             forecasts=RedisForecastStore(client),
             history=RedisHistoryStore(client),
             champions=ChampionWatch(DiskChampionStore(settings.data_dir), library_versions()),
+            lease=RedisLease(client, PREDICTORS_LEASE),
+            roster=RedisPredictorRoster(client),
         ),
         publish_s=config.publish_s,
+        # What it guards against, a process that stalls, does not run faster with the clock.
+        lease_s=max(config.lease_s, _LEAST_LEASE_S * clock.scale),
+        name=f"predictor-{host}-{os.getpid()}-{secrets.token_hex(3)}",
+        host=host,
     )
     running = asyncio.create_task(service.run())
     on_signals(stop=running.cancel, reload=None)
@@ -53,6 +67,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
     except asyncio.CancelledError:
         _log.info("predictor_stopping")
     finally:
+        await service.close()
         await client.aclose()
 
 

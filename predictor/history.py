@@ -24,7 +24,8 @@ class _Tally:
     input_tokens: float = 0.0
     output_tokens: float = 0.0
     busy_s: float = 0.0
-    is_new: bool = True
+    changed: int = 0
+    """Which of all changes was its last."""
 
 
 @dataclass(slots=True)
@@ -45,6 +46,9 @@ class HistoryBook:
 
     def __init__(self) -> None:
         self._models: dict[ModelId, _Open] = {}
+        self._stored = 0
+        self.changes = 0
+        """Events counted so far: where the book stands, for ``flushed``."""
         self.too_late = 0
 
     def observe(self, event: AnyEvent, *, known: bool) -> None:
@@ -73,7 +77,6 @@ class HistoryBook:
                 bucket.input_tokens,
                 bucket.output_tokens,
                 bucket.busy_s,
-                is_new=False,
             )
 
     def drop(self, model: ModelId) -> None:
@@ -94,23 +97,27 @@ class HistoryBook:
                         busy_s=tally.busy_s,
                     )
                     for tally in tallies.values()
-                    if tally.is_new
+                    if tally.changed > self._stored
                 )
                 if fresh:
                     found.append(HistoryPage(model=model, width_s=width_s, buckets=fresh))
         return tuple(found)
 
-    def flushed(self) -> None:
-        """What ``pages`` gave is stored; closed buckets need not be kept."""
+    def flushed(self, changes: int | None = None) -> None:
+        """What ``pages`` gives is stored; closed buckets need not be kept.
+
+        ``changes``: only what was counted while ``changes`` was no more than this is.
+        """
+        self._stored = max(self._stored, self.changes if changes is None else changes)
         for known in self._models.values():
             for tallies in known.by_width.values():
-                for tally in tallies.values():
-                    tally.is_new = False
                 for number in sorted(tallies)[:-_OPEN]:
-                    del tallies[number]
+                    if tallies[number].changed <= self._stored:
+                        del tallies[number]
 
     def _tallies(self, model: ModelId, at_s: float) -> Iterator[_Tally]:
         known = self._models.setdefault(model, _Open())
+        self.changes += 1
         for width_s, tallies in known.by_width.items():
             number = math.floor(at_s / width_s)
             newest = max(tallies, default=number)
@@ -120,7 +127,7 @@ class HistoryBook:
             tally = tallies.get(number)
             if tally is None:
                 tally = tallies[number] = _Tally(number)
-            tally.is_new = True
+            tally.changed = self.changes
             yield tally
 
 

@@ -1,26 +1,32 @@
 """The predictor as a process: telemetry in, forecasts out.
 
-State lives in memory alone, and the event log is the truth that it is rebuilt from. So the
-log is read by place from its beginning and then followed. A consumer group would not do: it
-remembers what an earlier life has read, and this life knows nothing of that. The log is bounded;
-what was before its beginning is told from the rings of past counts.
+State lives in memory, and the event log is the truth that it is rebuilt from. So the log is read
+by place from its beginning and then followed. A consumer group would not do: it remembers what an
+earlier life has read, and this life knows nothing of that. The log is bounded; what was before
+its beginning is told from the rings of past counts.
+
+Several may run. All of them learn, one publishes: the one that holds the lease.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
 
-from contracts.errors import Permanent, Transient
+from contracts.errors import NotLeader, Permanent, Transient
 from contracts.events import AnyEvent
-from contracts.forecasts import ModelForecast
 from contracts.history import HistoryStore
 from contracts.ids import ModelId
-from contracts.ports import Clock, Entry, EventLog, ForecastStore, entry_order
+from contracts.ports import Clock, Entry, EventLog, ForecastStore, Lease, entry_order
+from contracts.predictors import PredictorBeat, PredictorRoster, Standing
+from predictor.announcer import Announcer
 from predictor.engine import PredictorEngine
 from predictor.history_keeper import BEGINNING, HistoryKeeper
+from predictor.ownership import Ownership
+from predictor.publisher import Publisher
 from predictor.snapshot_watch import LOOK_S, ChampionWatch
 
 _log = structlog.get_logger("headstart.predictor")
@@ -28,15 +34,17 @@ _log = structlog.get_logger("headstart.predictor")
 _BATCH = 500
 _LEARN_AGAIN_S = 86_400.0
 """History that weights and scores are rebuilt from; what they had learned before that has faded
-in them anyway. A hundred models take some ten seconds for it."""
+in them anyway. A hundred models take some forty seconds for it."""
 _STEPS_AT_ONCE = 50
 """Steps of history between two chances for signals to be heard."""
-_RENEW_S = 1.0
-"""A model's curve is renewed at its arrivals, but not more often than this."""
 _MAX_WAIT_S = 1.0
 _MIN_WAIT_S = 0.01
 _RETRY_S = 0.5
 """Real seconds between two attempts while the server is away."""
+_GOODBYE_S = 2.0
+"""Real seconds that the end of the process may wait for a server that hangs."""
+_SLEPT_PUBLISHES = 6
+"""One that stands by and heard nothing for so many was stopped, and catches up."""
 
 Attempt = Callable[[], Awaitable[None]]
 
@@ -52,10 +60,14 @@ class PredictorPorts:
     """Where a challenger may come from; None: there is none."""
     history: HistoryStore | None = None
     """Rings of past counts; None: what the log has forgotten is forgotten."""
+    lease: Lease | None = None
+    """Whose holder publishes; None: there is no other predictor."""
+    roster: PredictorRoster | None = None
+    """Where predictors tell of themselves; None: nowhere."""
 
 
 class PredictorService:
-    """Reads the log, lets the engine learn, and publishes what it expects.
+    """Reads the log, lets the engine learn, and publishes what it expects while it owns.
 
     Parameters
     ----------
@@ -64,38 +76,97 @@ class PredictorService:
     ports : PredictorPorts
     publish_s : float
         How often every model's forecast is renewed.
+    lease_s : float
+        Another publishes after this long without this one.
+    name, host : str
+        Of this process, unlike any other's, and of the machine.
     """
 
-    def __init__(self, engine: PredictorEngine, ports: PredictorPorts, *, publish_s: float) -> None:
+    def __init__(
+        self,
+        engine: PredictorEngine,
+        ports: PredictorPorts,
+        *,
+        publish_s: float,
+        lease_s: float = 5.0,
+        name: str = "predictor",
+        host: str = "",
+    ) -> None:
         self._engine = engine
         self._clock = ports.clock
         self._events = ports.events
-        self._forecasts = ports.forecasts
         self._champions = ports.champions
         self._history = (
             None
             if ports.history is None
             else HistoryKeeper(ports.history, engine, flush_s=publish_s)
         )
-        self._looked_at_s = float("-inf")
+        self._host = host
         self._publish_s = publish_s
+        self._ownership = Ownership(name, ports.lease, ports.clock, lease_s=lease_s)
+        self._publisher = Publisher(engine, ports.forecasts, publish_s=publish_s)
+        self._announcer = Announcer(ports.roster, ports.clock, self.beat)
+        self._looked_at_s = float("-inf")
+        self._heard_at_s = float("inf")
         self._place = BEGINNING
-        self._published_at_s = float("-inf")
-        self._renewed_at_s = float("-inf")
-        self._unsent: dict[ModelId, ModelForecast] = {}
-        self._unremoved: dict[ModelId, None] = {}
+        self._gone: dict[ModelId, None] = {}
         self._away = False
+        self._standing = Standing.CATCHING_UP
+        self._since_s = ports.clock.now_s()
+        self._term: int | None = None
+        self._start_s: float | None = None
         self.events_read = 0
         """Events taken from the log so far."""
+        self.refused = 0
+        """Writes that were refused since another had taken over."""
 
     async def run(self) -> None:
         """Rebuild from the log, then follow it; until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._announcer.run())
+            group.create_task(self._ownership.run())
+            group.create_task(self._work())
+
+    async def close(self) -> None:
+        """After ``run`` was cancelled: let another publish at once."""
+        try:
+            async with self._clock.timeout(_GOODBYE_S * self._clock.scale):
+                await self._ownership.give_back()
+                await self._announcer.leave()
+        except TimeoutError:
+            _log.warning("predictor_left_without_goodbye")
+
+    def beat(self) -> PredictorBeat:
+        """What there is to tell of this predictor."""
+        return PredictorBeat(
+            name=self._ownership.name,
+            host=self._host,
+            standing=self._standing,
+            at_s=self._clock.now_s(),
+            since_s=self._since_s,
+            token=self._term if self._standing is Standing.OWNER else None,
+            place=self._place,
+            models=len(self._engine.models),
+            refused=self.refused,
+            start_s=self._start_s,
+        )
+
+    async def _work(self) -> None:
+        began_s = self._clock.monotonic_s()
         await self._look_for_champion()
-        while not await self._attempt(self._catch_up):
-            await self._clock.sleep(_RETRY_S * self._clock.scale)
+        await self._learn_what_was_missed()
+        self._start_s = self._clock.monotonic_s() - began_s
         while True:
             if not await self._attempt(self._follow):
                 await self._clock.sleep(_RETRY_S * self._clock.scale)
+
+    async def _learn_what_was_missed(self) -> None:
+        self._stands(Standing.CATCHING_UP)
+        self._ownership.competes = False
+        while not await self._attempt(self._catch_up):
+            await self._clock.sleep(_RETRY_S * self._clock.scale)
+        self._ownership.competes = True
+        self._heard_at_s = self._clock.now_s()
 
     async def _catch_up(self) -> None:
         """Learn from what the log holds, as if it happened again, before anything is said."""
@@ -116,11 +187,11 @@ class PredictorService:
                 self._place = end  # the last ones cannot be read
             await self._clock.sleep(0.0)
         await self._pass_time(self._clock.now_s(), learn_from_s)
-        stored = await self._forecasts.get_all()
-        known = frozenset(self._engine.models)
-        await self._forecasts.remove(tuple(model for model in stored if model not in known))
         _log.info(
-            "predictor_caught_up", events=self.events_read, models=len(known), place=self._place
+            "predictor_caught_up",
+            events=self.events_read,
+            models=len(self._engine.models),
+            place=self._place,
         )
 
     async def _pass_time(self, until_s: float, learn_from_s: float) -> None:
@@ -145,26 +216,63 @@ class PredictorService:
 
     async def _follow(self) -> None:
         await self._look_for_champion()
+        is_owner = self._standing is Standing.OWNER
+        if not is_owner and self._clock.now_s() - self._heard_at_s > self._slept_s:
+            await self._learn_what_was_missed()
         for entry in await self._events.read_after(
             self._place, count=_BATCH, block_s=self._wait_s()
         ):
             self._take(entry)
-        now_s = self._clock.now_s()
-        for forecast in self._renewed(now_s):
-            self._unsent[forecast.model] = forecast
-        self._unremoved.update(dict.fromkeys(self._engine.take_dropped()))
-        for model in self._unremoved:
-            self._unsent.pop(model, None)
-        if self._unremoved:
-            if self._history is not None:
-                await self._history.drop(tuple(self._unremoved))
-            await self._forecasts.remove(tuple(self._unremoved))
-            self._unremoved.clear()
-        if self._unsent:
-            await self._forecasts.put(tuple(self._unsent.values()))
-            self._unsent.clear()
+        self._heard_at_s = self._clock.now_s()
+        if self._ownership.is_unsure:
+            return
+        if not self._ownership.holds():
+            await self._stand_by(self._heard_at_s)
+            return
+        try:
+            await self._own(self._heard_at_s, self._ownership.token)
+        except NotLeader as error:
+            self.refused += 1
+            self._stands(Standing.STANDBY)
+            _log.warning("predictor_refused", error=str(error))
+            await self._ownership.give_back()
+
+    async def _stand_by(self, now_s: float) -> None:
+        """Learn as the owner does, and say nothing."""
+        self._stands(Standing.STANDBY)
+        self._publisher.stand_by()
+        self._engine.advance(now_s)
+        dropped = self._engine.take_dropped()
         if self._history is not None:
-            await self._history.flush(self._place, now_s)
+            self._history.forget(dropped)
+            await self._history.follow(self._place, now_s)
+
+    async def _own(self, now_s: float, token: int | None) -> None:
+        if self._standing is not Standing.OWNER or token != self._term:
+            await self._publisher.take_over(token)
+            if self._history is not None:
+                await self._history.take_over(token)
+            self._term = token
+            self._stands(Standing.OWNER)
+        self._publisher.renew(now_s)
+        self._gone.update(dict.fromkeys(self._engine.take_dropped()))
+        if self._gone:
+            if self._history is not None:
+                await self._history.drop(tuple(self._gone), token=token)
+            await self._publisher.remove(tuple(self._gone), token)
+            self._gone.clear()
+        if self._ownership.holds():
+            await self._publisher.send(token)
+        if self._history is not None and self._ownership.holds():
+            await self._history.flush(self._place, now_s, token=token)
+
+    def _stands(self, standing: Standing) -> None:
+        if standing is not self._standing:
+            self._standing, self._since_s = standing, self._clock.now_s()
+
+    @property
+    def _slept_s(self) -> float:
+        return _SLEPT_PUBLISHES * self._publish_s
 
     def _take(self, entry: Entry[AnyEvent]) -> None:
         self._engine.observe(entry.value)
@@ -173,23 +281,12 @@ class PredictorService:
         self._place = entry.entry_id
         self.events_read += 1
 
-    def _renewed(self, now_s: float) -> tuple[ModelForecast, ...]:
-        """Everything each ``publish_s``, and in between what something came for."""
-        if not 0.0 <= now_s - self._published_at_s < self._publish_s:
-            self._published_at_s = self._renewed_at_s = now_s
-            return self._engine.tick(now_s)
-        if not 0.0 <= now_s - self._renewed_at_s < _RENEW_S:
-            self._renewed_at_s = now_s
-            return self._engine.renewals(now_s)
-        return ()
-
     def _wait_s(self) -> float:
         """Real seconds to wait for events: until something is to be published."""
-        now_s = self._clock.now_s()
-        due_s = self._published_at_s + self._publish_s
-        if self._engine.has_renewals:
-            due_s = min(due_s, self._renewed_at_s + _RENEW_S)
-        wait_s = (due_s - now_s) / self._clock.scale
+        if self._standing is not Standing.OWNER:
+            is_due = self._ownership.holds()
+            return _MIN_WAIT_S if is_due else max(_MAX_WAIT_S / self._clock.scale, _MIN_WAIT_S)
+        wait_s = self._publisher.due_in_s(self._clock.now_s()) / self._clock.scale
         return min(max(wait_s, _MIN_WAIT_S), _MAX_WAIT_S)
 
     async def _attempt(self, step: Attempt) -> bool:

@@ -54,8 +54,8 @@ def not_found(model: ModelId, at_s: float) -> RequestCompleted:
 class CountingStore(MemoryForecastStore):
     puts = 0
 
-    async def put(self, forecasts: tuple[ModelForecast, ...]) -> None:
-        await super().put(forecasts)
+    async def put(self, forecasts: tuple[ModelForecast, ...], *, token: int | None = None) -> None:
+        await super().put(forecasts, token=token)
         self.puts += 1
 
 
