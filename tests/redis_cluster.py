@@ -7,17 +7,18 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import redis
-from redis.crc import REDIS_CLUSTER_HASH_SLOTS
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from adapters.server_binary import find_binary
 
 _START_S = 10.0
+_PRIMARIES = 3
 
 
 class ClusterServer:
@@ -25,11 +26,14 @@ class ClusterServer:
 
     def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
         self.port, bus = _free_ports(2)
+        self._folder = folder
         folder.mkdir()
         told = {
             "port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no",
             "dir": str(folder), "logfile": str(folder / "log"), "cluster-enabled": "yes",
-            "cluster-port": bus, "cluster-node-timeout": 1000, **options,
+            "cluster-port": bus, "cluster-node-timeout": 500, "unixsocket": str(folder / "s"),
+            "repl-diskless-sync-delay": 0,
+            **options,
         }  # fmt: skip
         command = [str(find_binary())]
         for name, value in told.items():
@@ -64,6 +68,11 @@ class ClusterServer:
     def is_in_step(self) -> bool:
         return bool(self.ask("INFO", "replication")["master_link_status"] == "up")
 
+    @property
+    def socket(self) -> str:
+        """Its unix socket."""
+        return str(self._folder / "s")
+
     def meet(self, other: ClusterServer) -> None:
         self.ask("CLUSTER MEET", "127.0.0.1", other.port, other._bus)
 
@@ -73,23 +82,24 @@ class ClusterServer:
 
 
 class PrivateCluster:
-    """``primaries`` servers that share the slots in even parts, and a replica of some."""
+    """Three servers that share the slots in even parts, and replicas of some of them."""
 
     def __init__(
-        self, folder: Path, *, primaries: int, replicas: int, options: Mapping[str, str]
+        self, folder: Path, *, replicas_of: Sequence[int], options: Mapping[str, str]
     ) -> None:
         self.servers = [
-            ClusterServer(folder / str(number), options) for number in range(primaries + replicas)
+            ClusterServer(folder / str(number), options)
+            for number in range(_PRIMARIES + len(replicas_of))
         ]
-        self.primaries = self.servers[:primaries]
-        self.replicas = self.servers[primaries:]
+        self.primaries = self.servers[:_PRIMARIES]
+        self.replicas = self.servers[_PRIMARIES:]
+        self._replicas_of = replicas_of
 
     def join(self) -> None:
         """Make one cluster of them; two seconds, which servers wait before they take writes."""
-        primaries = len(self.primaries)
         for server in self.servers:
             _await(server.answers)
-        bounds = [REDIS_CLUSTER_HASH_SLOTS * part // primaries for part in range(primaries + 1)]
+        bounds = [REDIS_CLUSTER_HASH_SLOTS * part // _PRIMARIES for part in range(_PRIMARIES + 1)]
         for server, first, end in zip(self.primaries, bounds[:-1], bounds[1:], strict=True):
             server.ask("CLUSTER ADDSLOTSRANGE", first, end - 1)
         for epoch, server in enumerate(self.servers, 1):
@@ -98,8 +108,8 @@ class PrivateCluster:
             self.servers[0].meet(server)
         for server in self.servers:
             _await(partial(server.knows, len(self.servers)))
-        for replica, primary in zip(self.replicas, self.primaries, strict=False):
-            replica.ask("CLUSTER REPLICATE", primary.node_id)
+        for replica, primary in zip(self.replicas, self._replicas_of, strict=True):
+            replica.ask("CLUSTER REPLICATE", self.primaries[primary].node_id)
         for server in self.servers:
             _await(server.is_up)
         for replica in self.replicas:
@@ -110,12 +120,18 @@ class PrivateCluster:
         places = ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
         return f"redis+cluster://{places}"
 
-    def owner(self, slot: int) -> ClusterServer:
-        """The primary that has a slot."""
-        for first, last, (_, port, *_), *_ in self.servers[0].ask("CLUSTER SLOTS"):
+    def owner(self, key: str) -> ClusterServer:
+        """The primary that has a key's slot, as the first server that runs says."""
+        slot = key_slot(key.encode())
+        asked = next(server for server in self.servers if server.process.poll() is None)
+        for first, last, (_, port, *_), *_ in asked.ask("CLUSTER SLOTS"):
             if first <= slot <= last:
                 return next(server for server in self.servers if server.port == port)
         raise AssertionError(f"nobody has slot {slot}")
+
+    def replica_of(self, primary: ClusterServer) -> ClusterServer:
+        """The one that was made its replica."""
+        return self.replicas[self._replicas_of.index(self.servers.index(primary))]
 
     def empty(self) -> None:
         for server in self.primaries:
@@ -130,13 +146,11 @@ class PrivateCluster:
 
 @contextlib.contextmanager
 def private_cluster(
-    *, primaries: int = 3, replicas: int = 0, options: Mapping[str, str] | None = None
+    *, replicas_of: Sequence[int] = (), options: Mapping[str, str] | None = None
 ) -> Iterator[PrivateCluster]:
     """A cluster for as long as the block runs."""
     with tempfile.TemporaryDirectory(prefix="hs-", dir="/tmp") as folder:
-        cluster = PrivateCluster(
-            Path(folder), primaries=primaries, replicas=replicas, options=options or {}
-        )
+        cluster = PrivateCluster(Path(folder), replicas_of=replicas_of, options=options or {})
         try:
             cluster.join()
             yield cluster
