@@ -51,6 +51,8 @@ _PASSING = (
     ClusterDownError,
 )  # fmt: skip
 
+_HANDLE_CLOSED = "the handler is closed"
+
 _PASSING_ERRORS = (
     "LOADING", "MISCONF", "READONLY", "OOM", "BUSY ", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN",
     "NOREPLICAS", "UNBLOCKED",
@@ -198,6 +200,11 @@ def mapped_errors(what: str) -> Iterator[None]:
         if _cancellations() > cancellations:
             raise asyncio.CancelledError from error
         raise _mapped(error, what) from error
+    except RuntimeError as error:
+        # What uvloop says of a connection that was reset between two of redis-py's steps.
+        if _HANDLE_CLOSED not in str(error):
+            raise
+        raise Transient(f"{what}: the connection was closed") from error
     if _cancellations() > cancellations:
         raise asyncio.CancelledError
 

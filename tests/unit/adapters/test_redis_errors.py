@@ -47,6 +47,17 @@ def test_a_refusal_wrapped_as_a_broken_connection_is_still_a_refusal():
 def test_other_errors_are_bugs_and_pass():
     with pytest.raises(KeyError), mapped_errors("read"):
         raise KeyError("x")
+    with pytest.raises(RuntimeError, match="reused"), mapped_errors("read"):
+        raise RuntimeError("cannot be reused")
+
+
+def test_a_write_to_a_connection_that_was_reset_is_a_broken_connection():
+    said = "unable to perform operation on <TCPTransport closed=True>; the handler is closed"
+    with (
+        pytest.raises(Transient, match="append: the connection was closed"),
+        mapped_errors("append"),
+    ):
+        raise RuntimeError(said)
 
 
 def test_the_first_error_among_replies_is_raised():

@@ -1,0 +1,65 @@
+"""Connections to Redis are reset at any moment: whoever uses them hears of an outage, no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+import uvloop
+
+from adapters.redis_client import connect
+from adapters.redis_events import RedisEventLog
+from adapters.redis_mailbox import to_controller, to_gateways
+from adapters.redis_stores import RedisSnapshotStore
+from contracts.errors import HeadstartError
+from contracts.events import NodeLost
+from contracts.ids import NodeId
+from contracts.messages import SettingsChanged
+from tests.chaos.relays import Relay
+
+pytestmark = pytest.mark.integration
+
+RESETS = 150
+
+
+def test_whatever_moment_a_connection_is_reset_at_only_outages_come_of_it(redis_url: str):
+    """As the gateway runs it: on uvloop, which says other things of a closed connection."""
+    uvloop.run(_resets(redis_url.removeprefix("unix://").partition("?")[0]))
+
+
+async def _resets(socket: str) -> None:
+    relay = Relay("redis", path=socket)
+    await relay.start()
+    client = connect(f"redis://127.0.0.1:{relay.port}/0")
+    log = RedisEventLog(client)
+    event = NodeLost(event_id="1", at_s=1.0, source="test", node=NodeId("n"), error="away")
+    uses: list[Callable[[], Awaitable[object]]] = [
+        lambda: log.append((event,)),
+        lambda: log.read_after("$", count=10, block_s=0.01),
+        lambda: to_controller(client).send(SettingsChanged(at_s=1.0)),
+        lambda: to_gateways(client).receive("$", block_s=0.01),
+        lambda: RedisSnapshotStore(client).world(),
+    ]
+    outages = 0
+
+    async def use(often: Callable[[], Awaitable[object]]) -> None:
+        nonlocal outages
+        while True:
+            try:
+                await often()
+            except HeadstartError:
+                outages += 1
+
+    tasks = [asyncio.create_task(use(often)) for often in uses for _ in range(3)]
+    for turn in range(RESETS):
+        await asyncio.sleep(0.001 * (turn % 12))
+        relay.reset()
+    done, running = await asyncio.wait(tasks, timeout=0.0)
+    for task in running:
+        task.cancel()
+    await asyncio.wait(tasks)
+    await client.aclose()
+    await relay.stop()
+    assert [task.exception() for task in done] == []
+    assert relay.broken > RESETS
