@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
@@ -15,6 +15,7 @@ from api.gateway.backend_metrics import BackendMetrics
 from api.gateway.controller_link import ControllerLink
 from api.gateway.detours import Detours
 from api.gateway.dispatch import Dispatcher
+from api.gateway.fleet import Fleet, FleetDoors
 from api.gateway.gate import Gate
 from api.gateway.ghosts import GhostDesk
 from api.gateway.group_shares import GroupShares
@@ -50,6 +51,7 @@ from contracts.upstream import Upstream
 _log = structlog.get_logger("gateway")
 
 _LEAVING_REAL_S = 2.0
+_JOB_PAUSE_REAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,8 @@ class GatewayPorts:
     load_lock: LoadLock | None = None
     control: Upstream | None = None
     """The way to the control API, for files, batches and background jobs."""
+    doors: FleetDoors | None = None
+    """Opens and closes ``upstreams`` and ``servers`` of nodes that come and go; None: none does."""
 
 
 class GatewayService:
@@ -87,9 +91,15 @@ class GatewayService:
         self.telemetry = Telemetry(ports.events, clock, gateway)
         self._metrics = metrics = GatewayMetrics(book.lists)
         self._links = Links(None if ports.to_gateways is None else False)
-        self._relay = relay = Relay(live, ports.upstreams, clock)
+        self._fleet = fleet = Fleet(live, ports.servers, ports.doors, clock)
+        book.on_table = fleet.follow
+        self._relay = relay = Relay(live, ports.upstreams, clock, fleet)
         self._roll_call = RollCall(
-            servers=ports.servers, primary=relay.primary, book=book, clock=clock
+            servers=fleet.servers,
+            primary=lambda: fleet.primary,
+            book=book,
+            clock=clock,
+            is_moving=fleet.is_moving,
         )
         self._dispatcher = Dispatcher(
             config=live,
@@ -103,9 +113,7 @@ class GatewayService:
             gateway=gateway, to_controller=ports.to_controller, clock=clock
         )
         self._dispatcher.on_makeshift = self._makeshifts.note
-        self._model_lists = ModelLists(
-            nodes=config.nodes, relay=relay, is_shut=self._dispatcher.is_away, clock=clock
-        )
+        self._model_lists = ModelLists(relay=relay, is_shut=self._dispatcher.is_away, clock=clock)
         BackendMetrics(metrics.registry, self._dispatcher, self._model_lists)
         self._lone_loads, self.room = self._make_room(gateway)
         peers = Peers(gateway, gone_after_s=max(GONE_AFTER_S, clock.scale))
@@ -134,9 +142,8 @@ class GatewayService:
     async def start(self) -> None:
         """Begin what runs beside the app. The app serves at once, whatever is away."""
         for job in (self.telemetry.run, *self._roll_call.jobs(), *self.link.jobs()):
-            task = asyncio.get_running_loop().create_task(job())
-            task.add_done_callback(_tell_fault)
-            self._tasks.append(task)
+            running = _kept_running(job, self._ports.clock)
+            self._tasks.append(asyncio.get_running_loop().create_task(running))
 
     @property
     def shutdown_grace_s(self) -> float:
@@ -153,6 +160,7 @@ class GatewayService:
         nodes = config.nodes if is_same_fleet(now.nodes, config.nodes) else now.nodes
         kept = replace(config, host=now.host, port=now.port, nodes=nodes)
         self._live.replace(kept)
+        self._fleet.reload(kept)
         self.gate.renew()
         self._admission.configure(kept.queue, kept.slots, kept.groups)
         self.room.reconsider_all()
@@ -190,7 +198,8 @@ class GatewayService:
                 await self.telemetry.close()
         except TimeoutError:
             _log.warning("leaving_unsaid", events_lost=self.telemetry.pending)
-        for upstream in self._ports.upstreams.values():
+        await self._fleet.close()
+        for upstream in tuple(self._ports.upstreams.values()):
             await upstream.close()
         if self._ports.control is not None:
             await self._ports.control.close()
@@ -231,7 +240,7 @@ class GatewayService:
         ports, clock = self._ports, self._ports.clock
         lone_loads = LoneLoads(
             owner=gateway,
-            servers=ports.servers,
+            servers=self._fleet.servers,
             lock=ports.load_lock,
             book=self._book,
             admission=self._admission,
@@ -253,7 +262,7 @@ class GatewayService:
     def _make_app(self, gateway: GatewayId) -> GatewayApp:
         config, clock = self._live, self._ports.clock
         # Gateways of one deployment have the same nodes, and others have not.
-        salt = "\0".join(sorted(node.url for node in config.now.nodes))
+        salt = "\0".join(sorted({node.behind or node.url for node in config.now.nodes}))
         recogniser = Recogniser(gateway=gateway, config=config, book=self._book, salt=salt)
         relay = self._relay
         desk = InferenceDesk(
@@ -265,7 +274,7 @@ class GatewayService:
             ghosts=GhostDesk(
                 gateway=gateway,
                 book=self._book,
-                servers=self._ports.servers,
+                servers=self._fleet.servers,
                 to_controller=self._ports.to_controller,
                 clock=clock,
             ),
@@ -275,7 +284,7 @@ class GatewayService:
                 held=self.room.held,
                 clock=clock,
             ),
-            names=KnownNames(book=self._book, servers=self._ports.servers, clock=clock),
+            names=KnownNames(book=self._book, servers=self._fleet.servers, clock=clock),
             telemetry=self.telemetry,
             metrics=self._metrics,
             clock=clock,
@@ -322,7 +331,13 @@ class GatewayService:
         )
 
 
-def _tell_fault(task: asyncio.Task[None]) -> None:
-    """A job that ends by itself is a bug; the data path goes on without it, but not silently."""
-    if not task.cancelled() and task.exception() is not None:
-        _log.error("gateway_job_failed", exc_info=task.exception())
+async def _kept_running(job: Callable[[], Awaitable[None]], clock: Clock) -> None:
+    """A job that fails is a bug and told as one; the gateway has it begin again."""
+    while True:
+        try:
+            await job()
+        except Exception:  # noqa: BLE001 - whatever it was, the gateway needs its jobs
+            _log.exception("gateway_job_failed")
+            await clock.sleep(_JOB_PAUSE_REAL_S * clock.scale)
+        else:
+            return
