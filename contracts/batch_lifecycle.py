@@ -4,8 +4,9 @@
 
     validating ─▶ in_progress ─▶ finalizing ─▶ completed
         │             ├─▶ cancelling ─▶ cancelled
-        ▼             └─▶ (window over) finalizing ─▶ expired
-      failed
+        │             ├─▶ (window over) finalizing ─▶ expired
+        ▼             ▼
+      failed        failed (its file is gone)
 """
 
 from __future__ import annotations
@@ -26,9 +27,16 @@ _NEXT: Mapping[BatchStatus, frozenset[BatchStatus]] = {
         }
     ),
     BatchStatus.IN_PROGRESS: frozenset(
-        {BatchStatus.FINALIZING, BatchStatus.CANCELLING, BatchStatus.EXPIRED}
+        {
+            BatchStatus.FINALIZING,
+            BatchStatus.CANCELLING,
+            BatchStatus.EXPIRED,
+            BatchStatus.FAILED,
+        }
     ),
-    BatchStatus.FINALIZING: frozenset({BatchStatus.COMPLETED, BatchStatus.EXPIRED}),
+    BatchStatus.FINALIZING: frozenset(
+        {BatchStatus.COMPLETED, BatchStatus.EXPIRED, BatchStatus.FAILED}
+    ),
     BatchStatus.CANCELLING: frozenset({BatchStatus.CANCELLED}),
 }
 
@@ -43,7 +51,7 @@ def moved(batch: Batch, status: BatchStatus, now_s: float) -> Batch:
 
 
 def failed(batch: Batch, faults: tuple[BatchFault, ...], now_s: float) -> Batch:
-    """Its file is not taken; nothing of it was run."""
+    """Its file is not taken, or is gone while it runs: nothing more of it can be run."""
     return replace(moved(batch, BatchStatus.FAILED, now_s), faults=faults)
 
 

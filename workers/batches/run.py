@@ -76,10 +76,18 @@ class BatchRun:
         if batch.status is BatchStatus.VALIDATING:
             batch = await self._change(lambda b, now_s: _begun(b, reading, now_s))
             _log.info("batch_validated", batch=self._id, status=batch.status.value)
+        elif reading.faults and batch.status in (BatchStatus.IN_PROGRESS, BatchStatus.FINALIZING):
+            # Lost or deleted under way: another job would find no more of it.
+            return await self._fail(reading)
         if batch.status is BatchStatus.IN_PROGRESS:
             batch = await self._run(batch, reading.lines)
         end = lifecycle.end_of(batch, self._clock.now_s())
         return batch if end is None else await self._finish(batch, end, reading.lines)
+
+    async def _fail(self, reading: Reading) -> Batch:
+        batch = await self._change(lambda b, now_s: _begun_in_vain(b, reading, now_s))
+        _log.warning("batch_failed", batch=self._id, code=reading.faults[0].code)
+        return batch
 
     async def _read(self, batch: Batch) -> Reading:
         try:
@@ -246,6 +254,12 @@ class BatchRun:
 
     def _give_turn(self) -> NoReturn:
         raise Turn("other batches wait", after_s=0.0)
+
+
+def _begun_in_vain(batch: Batch, reading: Reading, now_s: float) -> Batch:
+    if batch.status not in (BatchStatus.IN_PROGRESS, BatchStatus.FINALIZING):
+        return batch  # somebody asked for its end meanwhile
+    return lifecycle.failed(batch, reading.faults, now_s)
 
 
 def _begun(batch: Batch, reading: Reading, now_s: float) -> Batch:

@@ -8,10 +8,11 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import pytest
 
+from contracts import batch_lifecycle as lifecycle
 from contracts.batches import Batch, BatchStatus, FilePurpose, LineCounts, StoredFile
 from contracts.errors import Invalid, Transient
 from contracts.events import PriorityClass
@@ -182,6 +183,33 @@ async def test_an_input_file_that_is_gone_fails_the_batch():
     stage = Stage(_lines("a"))
     stage.files.delete("file-in")
     assert (await stage.turn()).faults[0].code == "input_file_deleted"
+
+
+@pytest.mark.parametrize("status", [BatchStatus.IN_PROGRESS, BatchStatus.FINALIZING])
+async def test_an_input_file_that_is_gone_under_way_fails_it_too(status: BatchStatus):
+    stage = Stage(_lines("a"))
+    stage.batch = replace(stage.batch, status=status, counts=LineCounts(total=1))
+    stage.files.delete("file-in")
+    batch = await stage.turn()
+    assert (batch.status, batch.faults[0].code) == (BatchStatus.FAILED, "input_file_deleted")
+    assert stage.gateway.calls == []
+
+
+async def test_a_batch_whose_file_is_gone_and_that_is_cancelled_is_cancelled():
+    stage = Stage(_lines("a"))
+    stage.batch = replace(stage.batch, status=BatchStatus.IN_PROGRESS)
+    stage.files.delete("file-in")
+    read = stage.files.open
+
+    def cancelled_meanwhile(file_id: str) -> BinaryIO:
+        stage.batches._batches["batch_1"] = lifecycle.cancelled_by_caller(
+            stage.batches._batches["batch_1"], START_S
+        )
+        return read(file_id)
+
+    stage.files.open = cancelled_meanwhile  # type: ignore[method-assign] # a moment of a race
+    assert (await stage.turn()).status is BatchStatus.CANCELLING
+    assert (await stage.turn()).status is BatchStatus.CANCELLED
 
 
 async def test_answers_that_are_errors_stand_in_the_error_file():
