@@ -1,50 +1,72 @@
-"""Several LocalAIs behind one name: an address each, looked up at the start and then again."""
+"""Several LocalAIs behind one name: who is there, by the system's resolver."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import structlog
 
+from adapters.clock import DEVELOPMENT, ENVIRONMENT_VARIABLE
 from contracts.config import NodeConfig
-from contracts.node_facts import NodeWarning
+from contracts.ids import NodeId
 from contracts.ports import Clock
 
 _log = structlog.get_logger("headstart.discovery")
 
-EVERY_S = 5.0
-MAX_INSTANCES = 64
+LIMIT_REAL_S = 10.0
+"""A look-up that takes longer is not waited for; its answer counts when it comes."""
 
-Resolve = Callable[[str, int], Sequence[str]]
-"""Addresses of a host, sorted; none where nobody knows it."""
+MAX_ADDRESSES = 1_024
+HOSTS_VARIABLE = "HEADSTART_DEV_HOSTS"
+"""A file as /etc/hosts, that names are looked up in instead. For development alone."""
 
-Look = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The same for who must not wait for it."""
+Resolve = Callable[[str, int], Sequence[str] | None]
+"""Addresses of a host, sorted; none where there is no such name; None where nobody could tell."""
 
-Told = Callable[[tuple[NodeWarning, ...], float], None]
-"""Takes what has changed, and how long it took to look."""
+Look = Callable[[], Awaitable[tuple[str, ...] | None]]
+"""The same of one host, for who must not wait for it."""
+
+_NOBODY = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 
 
-def addresses(host: str, port: int) -> tuple[str, ...]:
+def addresses(host: str, port: int) -> tuple[str, ...] | None:
     """By the system's own resolver, which reads hosts files and name servers.
 
     Those of one family alone, since an instance may have one of each.
     """
+    failed = False
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            failed |= error.errno not in _NOBODY
         except OSError:
-            continue
-        return tuple(sorted({str(entry[4][0]) for entry in found}))[:MAX_INSTANCES]
-    return ()
+            failed = True
+        else:
+            return tuple(sorted({str(entry[4][0]) for entry in found}))[:MAX_ADDRESSES]
+    return None if failed else ()
 
 
-async def addresses_in_thread(host: str, port: int) -> Sequence[str]:
-    """The same, while others go on."""
-    return await asyncio.to_thread(addresses, host, port)
+def addresses_in(file: Path, host: str, _port: int) -> tuple[str, ...] | None:
+    """By a file with lines as in /etc/hosts; None where it cannot be read."""
+    try:
+        lines = [line.partition("#")[0].split() for line in file.read_text().splitlines()]
+    except OSError:
+        return None
+    return tuple(sorted({words[0] for words in lines if host in words[1:]}))
+
+
+def resolver(environ: Mapping[str, str]) -> Resolve:
+    """Who is asked: the system, unless a development setup names a file."""
+    file = environ.get(HOSTS_VARIABLE, "")
+    if file and environ.get(ENVIRONMENT_VARIABLE, "").strip() == DEVELOPMENT:
+        return partial(addresses_in, Path(file))
+    return addresses
 
 
 def instance_urls(url: str, resolve: Resolve = addresses) -> dict[str, str]:
@@ -53,99 +75,62 @@ def instance_urls(url: str, resolve: Resolve = addresses) -> dict[str, str]:
     An https address has none: its certificate is for the name.
     """
     parts = urlsplit(url)
-    port = parts.port or 80
     if parts.scheme != "http":
         _log.warning("instances_not_looked_up", url=url, why="its certificate is for the name")
         return {}
-    found = resolve(parts.hostname or "", port)
+    found = resolve(parts.hostname or "", parts.port or 80)
     if not found:
         _log.warning("instances_not_found", url=url)
-    return {address: urlunsplit(parts._replace(netloc=_netloc(address, port))) for address in found}
+    return {address: url_at(url, address) for address in found or ()}
 
 
-class InstanceWatch:
-    """Looks again every five seconds, and tells whether the instances are still the same.
+def url_at(url: str, address: str) -> str:
+    """The same url at one of the addresses of its name; empty: as it is.
 
-    Parameters
-    ----------
-    running : sequence of NodeConfig
-        Those that are used; of names that stand for none there is nothing to watch.
-    told : callable
-        Told after each look, with no warnings where nothing has changed.
+    >>> url_at("http://localai:8080/base", "fd00::5")
+    'http://[fd00::5]:8080/base'
+    """
+    if not address:
+        return url
+    parts = urlsplit(url)
+    host = f"[{address}]" if ":" in address else address
+    return urlunsplit(parts._replace(netloc=f"{host}:{parts.port or 80}"))
+
+
+def address_of(node: NodeConfig) -> str:
+    """The address of an instance; empty for one that is at the name itself."""
+    return "" if node.url == node.behind else urlsplit(node.url).hostname or ""
+
+
+def found_in(nodes: Sequence[NodeConfig]) -> dict[NodeId, str]:
+    """Addresses of the instances among nodes."""
+    return {node.node: address_of(node) for node in nodes if node.behind}
+
+
+class NameWatch:
+    """Looks one name up, in a thread, one look at a time.
+
+    A name server that does not answer keeps its thread for as long as the system waits for it;
+    no second one is asked meanwhile.
     """
 
-    def __init__(
-        self,
-        running: Sequence[NodeConfig],
-        clock: Clock,
-        told: Told,
-        *,
-        look: Look = addresses_in_thread,
-        every_s: float = EVERY_S,
-    ) -> None:
-        self._running: dict[str, set[str]] = {}
-        for node in running:
-            if node.behind:
-                self._running.setdefault(node.behind, set()).add(_host(node.url))
+    def __init__(self, url: str, clock: Clock, resolve: Resolve = addresses) -> None:
+        parts = urlsplit(url)
+        self._host, self._port = parts.hostname or "", parts.port or 80
         self._clock = clock
-        self._told = told
-        self._look = look
-        self._every_s = every_s
-        self._last: tuple[NodeWarning, ...] = ()
+        self._resolve = resolve
+        self._looking: asyncio.Future[Sequence[str] | None] | None = None
 
-    async def run(self) -> None:
-        """Until cancelled; at once over where there is nothing to watch."""
-        while self._running:
-            began_s = self._clock.monotonic_s()
-            warnings = [
-                warning
-                for name, known in self._running.items()
-                for warning in await self._changed(name, known)
-            ]
-            took_s = (self._clock.monotonic_s() - began_s) / self._clock.scale
-            self._tell(tuple(warnings), took_s)
-            await self._clock.sleep(self._every_s)
-
-    async def _changed(self, name: str, known: set[str]) -> list[NodeWarning]:
-        parts = urlsplit(name)
-        found = set(await self._look(parts.hostname or "", parts.port or 80))
-        if not found:
-            problem = "Nobody knows this name any more; its instances are used as they were."
-            return [_warning("instances", f"{name}: none", problem)]
-        came, went = sorted(found - known), sorted(known - found)
-        said = []
-        if came:
-            said.append(_warning("instances_came", ", ".join(came), _CAME))
-        if went:
-            said.append(_warning("instances_went", ", ".join(went), _WENT))
-        return said
-
-    def _tell(self, warnings: tuple[NodeWarning, ...], took_s: float) -> None:
-        if warnings != self._last:
-            for warning in warnings:
-                _log.warning("instances_changed", what=warning.setting, which=warning.value)
-            if not warnings:
-                _log.info("instances_as_before")
-        self._last = warnings
-        self._told(warnings, took_s)
-
-
-_CAME = "Instances of LocalAI came behind its name, and get nothing to do yet."
-_WENT = "Instances of LocalAI went from behind its name; they count as lost nodes."
-
-
-def _warning(setting: str, value: str, problem: str) -> NodeWarning:
-    return NodeWarning(
-        setting=setting,
-        value=value,
-        problem=problem,
-        remedy="Restart gateway and controller to take the instances as they are now.",
-    )
-
-
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or ""
-
-
-def _netloc(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    async def look(self) -> tuple[str, ...] | None:
+        """The addresses; None: nobody could tell, or not in time."""
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(
+                asyncio.to_thread(self._resolve, self._host, self._port)
+            )
+        try:
+            async with self._clock.timeout(LIMIT_REAL_S * self._clock.scale):
+                found = await asyncio.shield(self._looking)
+        except TimeoutError:
+            return None
+        self._looking = None
+        return None if found is None else tuple(found)

@@ -1,27 +1,60 @@
-"""The LocalAIs of a configuration: the ways to each, whose address may change under them."""
+"""A gateway's ways to the LocalAIs, which may change their addresses, come and go under them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from adapters.localai import LocalAIServer
+from adapters.localai_discovery import url_at
 from adapters.upstream_replaceable import ReplaceableUpstream
 from adapters.upstreams import open_upstream
 from contracts.config import GatewayConfig, NodeConfig, is_same_fleet
 from contracts.ids import NodeId
-from contracts.ports import Clock
+from contracts.ports import Clock, ModelServer
+from contracts.upstream import Upstream
 
 
 class LocalAIFleet:
-    """Data paths and management of all nodes, by name."""
+    """Data paths and management of all nodes, by name.
+
+    Attributes
+    ----------
+    upstreams, servers : mapping
+        By node; those of instances that have left are gone from them.
+    """
 
     def __init__(self, config: GatewayConfig, clock: Clock) -> None:
         self._config = config
-        self.upstreams = {
-            node.node: ReplaceableUpstream(
-                open_upstream(node.url, connect_timeout_s=config.connect_timeout_s)
-            )
-            for node in config.nodes
-        }
-        self.servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
+        self._clock = clock
+        self._nodes: dict[NodeId, NodeConfig] = {}
+        self._ways: dict[NodeId, ReplaceableUpstream] = {}
+        self._servers: dict[NodeId, LocalAIServer] = {}
+        self.upstreams: dict[NodeId, Upstream] = {}
+        self.servers: dict[NodeId, ModelServer] = {}
+        for node in config.nodes:
+            self.open(node)
+
+    def at(self, template: NodeConfig, node: NodeId, address: str) -> NodeConfig:
+        """An instance of the name that ``template`` was found behind."""
+        return replace(template, node=node, url=url_at(template.behind, address), primary=False)
+
+    def open(self, node: NodeConfig) -> None:
+        """Make the ways to a node; nothing happens where they are there."""
+        name = node.node
+        if name in self._nodes:
+            return
+        self._nodes[name] = node
+        self._ways[name] = ReplaceableUpstream(self._opened(node))
+        self._servers[name] = LocalAIServer(node, self._clock)
+        self.upstreams[name], self.servers[name] = self._ways[name], self._servers[name]
+
+    async def shut(self, node: NodeId) -> None:
+        """Let go of them; what still runs there is cut."""
+        if self._nodes.pop(node, None) is None:
+            return
+        del self.upstreams[node], self.servers[node]
+        await self._ways.pop(node).close()
+        await self._servers.pop(node).close()
 
     def readdress(self, config: GatewayConfig) -> bool:
         """Go to where the same nodes are now; False, and nothing changes, where they are others.
@@ -30,25 +63,35 @@ class LocalAIFleet:
         """
         if not is_same_fleet(self._config.nodes, config.nodes):
             return False
-        limit_s = config.connect_timeout_s
+        is_slower = config.connect_timeout_s != self._config.connect_timeout_s
+        nodes = {name: _as_configured(node, config.nodes) for name, node in self._nodes.items()}
         fresh = {
-            after.node: open_upstream(after.url, connect_timeout_s=limit_s)
-            for before, after in zip(self._config.nodes, config.nodes, strict=True)
-            if before.url != after.url or limit_s != self._config.connect_timeout_s
+            name: open_upstream(node.url, connect_timeout_s=config.connect_timeout_s)
+            for name, node in nodes.items()
+            if is_slower or node.url != self._nodes[name].url
         }
         for name, upstream in fresh.items():
-            self.upstreams[name].replace(upstream)
-        readdress(self.servers, config.nodes)
-        self._config = config
+            self._ways[name].replace(upstream)
+        for name, node in nodes.items():
+            self._servers[name].readdress(node)
+        self._nodes, self._config = nodes, config
         return True
 
     async def close(self) -> None:
         """Close the management's connections; the data paths are closed by who used them."""
-        for server in self.servers.values():
+        for server in self._servers.values():
             await server.close()
 
+    def _opened(self, node: NodeConfig) -> Upstream:
+        return open_upstream(node.url, connect_timeout_s=self._config.connect_timeout_s)
 
-def readdress(servers: dict[NodeId, LocalAIServer], nodes: tuple[NodeConfig, ...]) -> None:
-    """Let the servers of these names be called where they are now, with their keys of now."""
-    for node in nodes:
-        servers[node.node].readdress(node)
+
+def _as_configured(node: NodeConfig, nodes: tuple[NodeConfig, ...]) -> NodeConfig:
+    """A node with what is configured of it, or of the name that it was found behind, now."""
+    for one in nodes:
+        if one.node == node.node:
+            return one
+    for one in nodes:
+        if one.behind and one.behind == node.behind:
+            return replace(one, node=node.node, url=node.url, primary=node.primary)
+    return node

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapters.clock import ENVIRONMENT_VARIABLE, read_anchor, read_scale
+from adapters.localai_discovery import resolver
 from adapters.settings_configs import (
     control_config,
     controller_config,
@@ -164,7 +165,7 @@ def load_settings(environ: Mapping[str, str], path: Path | None = None) -> Setti
     problems.raise_if_any()
     assert document is not None
     return Settings(
-        document=with_instances(document),
+        document=with_instances(document, resolver(environ)),
         source=merged,
         file=files.main,
         data_dir=_data_dir(document, merged, environ, files),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters.clock import ANCHOR_VARIABLE, ENVIRONMENT_VARIABLE, SCALE_VARIABLE
+from adapters.localai_discovery import HOSTS_VARIABLE
 from adapters.settings_keys import Key, known_keys
 from adapters.settings_problems import Problems, nearest, printable
 from adapters.settings_source import KeyPath, Source, read_file
@@ -41,7 +42,9 @@ FOREIGN_NAMES: Mapping[str, KeyPath] = {
 }
 """Names that people set already; ours win over them."""
 
-PROCESS_NAMES = frozenset({CONFIG_VARIABLE, SCALE_VARIABLE, ANCHOR_VARIABLE, ENVIRONMENT_VARIABLE})
+PROCESS_NAMES = frozenset(
+    {CONFIG_VARIABLE, SCALE_VARIABLE, ANCHOR_VARIABLE, ENVIRONMENT_VARIABLE, HOSTS_VARIABLE}
+)
 """What is about the process and not a key of the file."""
 
 _TRUE = frozenset({"true", "1", "yes", "on", "all"})

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from adapters.localai_discovery import Resolve, addresses, instance_urls
 from adapters.settings_types import Number, Section, setting
+from contracts.instances import DiscoveryConfig, instance_id
 from contracts.node_facts import NodeThresholds
 
 if TYPE_CHECKING:
     from adapters.settings_schema import Document
+    from adapters.settings_services import Backend
 
 
 class Thresholds(Section):
@@ -37,10 +40,32 @@ def node_thresholds(section: Thresholds) -> NodeThresholds:
     )
 
 
+def discovery_config(document: Document) -> DiscoveryConfig:
+    """How instances behind the name are looked up."""
+    localai = document.localai
+    return DiscoveryConfig(
+        every_s=localai.discovery_seconds,
+        grace_s=localai.discovery_grace_seconds,
+        most=localai.discovery_max,
+    )
+
+
+def name_of(document: Document, backend: Backend | None = None) -> str:
+    """The address that an instance was found behind; empty: it is configured by itself.
+
+    None: the one LocalAI of ``url``. An https address stands for one, since its certificate is
+    for the name.
+    """
+    localai = document.localai
+    found = backend is None or backend.name == instance_id(urlsplit(backend.url).hostname or "")
+    is_name = localai.discovery == "dns" and localai.url.startswith("http://")
+    return localai.url if found and is_name else ""
+
+
 def with_instances(document: Document, resolve: Resolve = addresses) -> Document:
     """The document with one backend for each address behind its LocalAI's name, where it asks so.
 
-    Where nobody knows the name it stays one LocalAI, which is not there yet.
+    Where nobody knows the name it stays one LocalAI at the name, until one is found.
     """
     from adapters.settings_services import Backend
 
@@ -50,7 +75,7 @@ def with_instances(document: Document, resolve: Resolve = addresses) -> Document
     found = instance_urls(localai.url, resolve)
     backends = tuple(
         Backend(
-            name=f"localai-{address}",
+            name=instance_id(address),
             url=url,
             api_key=localai.api_key,
             accelerator=localai.accelerator,

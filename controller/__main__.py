@@ -7,8 +7,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import redis.asyncio
 import structlog
@@ -16,16 +15,13 @@ import structlog
 from adapters.clock import ScaledClock
 from adapters.compose_scaler import ComposeScaler
 from adapters.config_files import ConfigReload
-from adapters.localai import LocalAIServer
 from adapters.localai_calls import LocalAICalls
-from adapters.localai_discovery import InstanceWatch
-from adapters.localai_fleet import readdress
-from adapters.localai_model_files import LocalAIModelFiles
+from adapters.localai_discovery import resolver
+from adapters.localai_doors import LocalAIDoors
 from adapters.localai_replicas import LocalAIReplicas
 from adapters.log_setup import configure_logging
 from adapters.model_folder import ModelFolders
 from adapters.model_profiles import parse_scheduling_profile
-from adapters.page_cache import PageCache, is_supported
 from adapters.probes.registry import probe_for
 from adapters.probes.threaded import in_thread
 from adapters.probes.wiring import local_nodes, options_for
@@ -44,10 +40,9 @@ from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
 from adapters.settings import Settings, load_settings
 from adapters.settings_changes import Changes, changes_for
 from adapters.thin_events import ThinEventLog
-from contracts.config import ControllerConfig, ModelProfile, is_same_fleet
+from contracts.config import ControllerConfig, ModelProfile, NodeConfig, is_same_fleet
 from contracts.errors import Invalid
 from contracts.ids import ModelId, NodeId
-from contracts.node_facts import NodeWarning
 from contracts.ports import Clock
 from contracts.scaling import Scaler, ScalerKind, ScalingConfig
 from controller.loop import ControlLoop
@@ -92,11 +87,13 @@ LOCALAI = (("localai",),)
 """Taken over where the LocalAIs stay the same, if at other addresses or with other keys."""
 
 
-def declared_by(servers: Mapping[NodeId, LocalAIServer]) -> DeclaredProfile:
+def declared_by(
+    read: Callable[[NodeId, ModelId], Awaitable[str | None]],
+) -> DeclaredProfile:
     """Reads ``scheduling_profile`` from model files; a bad one is logged and passed over."""
 
     async def declared(node: NodeId, model: ModelId) -> ModelProfile | None:
-        text = await servers[node].read_profile(model)
+        text = await read(node, model)
         try:
             return None if text is None else parse_scheduling_profile(text, source=f"{model}.yaml")
         except Invalid as error:
@@ -111,16 +108,16 @@ async def serve(settings: Settings) -> None:
     config = settings.controller_config()
     clock = ScaledClock.from_environment(os.environ)
     client = connect_settled(settings.redis_url or "")
-    servers = {node.node: LocalAIServer(node, clock) for node in config.nodes}
-    files = {node.node: LocalAIModelFiles(node, clock) for node in config.nodes}
+    doors = LocalAIDoors(
+        config.nodes, clock, sights_of(config, clock), resolve=resolver(os.environ)
+    )
     owner = f"controller-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    ports = _open_ports(settings, servers, files, clock, client)
+    ports = _open_ports(settings, doors, clock, client)
     loop = ControlLoop(owner, ports, config)
     replicas = LocalAICalls(config.nodes[0], clock)
     autoscaler = _autoscaler(config, client, ports, replicas, loop.leads)
     running = asyncio.create_task(loop.run())
     scaling = asyncio.create_task(autoscaler.run())
-    finding = asyncio.create_task(instances_watched(config, servers, clock).run())
     running_nodes = config.nodes
 
     def apply(before: Settings, after: Settings) -> Changes:
@@ -128,9 +125,7 @@ async def serve(settings: Settings) -> None:
         config = after.controller_config()
         is_same = is_same_fleet(running_nodes, config.nodes)
         if is_same:
-            readdress(servers, config.nodes)
-            for node in config.nodes:
-                files[node.node].readdress(node)
+            doors.readdress(config.nodes)
         loop.reconfigure(config)
         autoscaler.reconfigure(config.scaling.targets)
         configure_logging("controller", json=after.log_json, level=after.log_level)
@@ -152,25 +147,19 @@ async def serve(settings: Settings) -> None:
     finally:
         watching.cancel()
         scaling.cancel()
-        finding.cancel()
         await loop.release()
         await replicas.close()
-        for server in servers.values():
-            await server.close()
-        for folder in files.values():
-            await folder.close()
+        await doors.aclose()
         await client.aclose()
 
 
 def _open_ports(
     settings: Settings,
-    servers: Mapping[NodeId, LocalAIServer],
-    files: Mapping[NodeId, LocalAIModelFiles],
+    doors: LocalAIDoors[Sight],
     clock: Clock,
     client: redis.asyncio.Redis,
 ) -> Ports:
     """The ways to the outside, as configured."""
-    config = settings.controller_config()
     return Ports(
         clock=clock,
         events=ThinEventLog(RedisEventLog(client)),
@@ -183,16 +172,13 @@ def _open_ports(
         profiles=RedisProfileStore(client),
         lease=RedisLease(client),
         load_lock=RedisLoadLock(client),
-        servers=dict(servers),
-        declared=declared_by(servers),
-        sights=sights_of(config, clock),
-        model_files=dict(files),
-        weights={
-            node.node: PageCache(Path(node.models_path), clock)
-            for node in config.nodes
-            if node.models_path is not None and is_supported()
-        },
+        servers=doors.servers,
+        declared=declared_by(doors.read_profile),
+        sights=doors.sights,
+        model_files=doors.files,
+        weights=doors.weights,
         weights_found=ModelFolders(settings.model_folders),
+        doors=doors if doors.are_moving else None,
     )
 
 
@@ -218,39 +204,27 @@ def _autoscaler(
     )
 
 
-def instances_watched(
-    config: ControllerConfig, servers: Mapping[NodeId, LocalAIServer], clock: Clock
-) -> InstanceWatch:
-    """Every instance tells of those that came and went behind their name."""
-
-    def told(warnings: tuple[NodeWarning, ...], took_s: float) -> None:
-        for node in config.nodes:
-            if node.behind:
-                servers[node.node].remark(warnings, took_s)
-
-    return InstanceWatch(config.nodes, clock, told)
-
-
-def sights_of(config: ControllerConfig, clock: Clock) -> dict[NodeId, Sight]:
-    """Who sees the nodes' machines: our own probes where one is this one, else LocalAI."""
+def sights_of(config: ControllerConfig, clock: Clock) -> Callable[[NodeConfig], Sight]:
+    """Who sees a node's machine: our own probes where it is this one, else LocalAI."""
     local = local_nodes(config.nodes, os.environ)
     monitoring = config.monitoring
-    sights = {}
-    for node in config.nodes:
+
+    def sight_of(node: NodeConfig) -> Sight:
         look = None
         if node.node in local:
             options = options_for(monitoring, config.nodes, node, os.environ)
             probe = probe_for(options, monitoring.probes)
             look = in_thread(probe)
             _log.info("probes_used", node=node.node, probes=list(probe.names))
-        sights[node.node] = Sight(
+        return Sight(
             node.node,
             clock=clock,
             look=look,
             accelerator=node.accelerator,
             interval_s=monitoring.interval_s,
         )
-    return sights
+
+    return sight_of
 
 
 def scalers_of(config: ScalingConfig, localai: LocalAICalls) -> dict[ScalerKind, Scaler]:

@@ -63,6 +63,10 @@ class InstanceDesk:
         self._is_blind = False
         self._left_out = 0
 
+    def reconfigure(self, config: DiscoveryConfig) -> None:
+        """The configuration has changed: it holds from the next look on."""
+        self._config = config
+
     def resumed(self, world: WorldSnapshot) -> WorldSnapshot:
         """The world that this term begins with, and its instances' doors open.
 

@@ -15,6 +15,7 @@ class TunableLeader(Leader):
         self._reconciler.reconfigure(config)
         self._bulletin.reconfigure(config)
         self._ahead.reconfigure(config)
+        self._instances.reconfigure(config.discovery)
         # As if LocalAI had just listed its models: profiles, targets and pins follow from that.
         self._ladders.reconfigure(config)
         for catalogue in self._catalogues.all:

@@ -140,6 +140,7 @@ def _open_ports(
         clock=clock,
         upstreams=fleet.upstreams,
         servers=fleet.servers,
+        doors=fleet,
         control=None if control_url is None else open_upstream(control_url),
     )
     if settings.redis_url is None:

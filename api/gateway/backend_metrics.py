@@ -33,8 +33,10 @@ class BackendMetrics(Collector):
             bounds=_SECONDS,
             registry=registry,
         )
-        children = {node: first_content.of(node) for node in dispatcher.nodes}
-        dispatcher.on_first_content = lambda node, took_s: children[node].observe(took_s)
+        for node in dispatcher.nodes:
+            first_content.of(node)
+        dispatcher.on_first_content = lambda node, took_s: first_content.of(node).observe(took_s)
+        dispatcher.relay.fleet.on_left.append(first_content.forget)
 
     def collect(self) -> Iterable[Metric]:
         """As the registry asks."""
@@ -47,6 +49,7 @@ class BackendMetrics(Collector):
         for node, count in dispatcher.ledger.by_node.items():
             in_flight.add_metric((node,), count)
         yield in_flight
+        yield from self._comings()
         yield self._circuits()
         yield self._forgotten()
         yield _counts(
@@ -68,6 +71,20 @@ class BackendMetrics(Collector):
             self._lists.left_out,
         )
 
+    def _comings(self) -> Iterable[Metric]:
+        fleet = self._dispatcher.relay.fleet
+        there = GaugeMetricFamily(
+            "headstart_gateway_backends", "Backends that requests may be sent to."
+        )
+        there.add_metric((), len(fleet.nodes))
+        yield there
+        yield _counts(
+            "headstart_gateway_backend_changes",
+            "Backends that came and went behind their name, or were left out as too many.",
+            "change",
+            {"joined": fleet.joined, "left": fleet.left, "left_out": fleet.left_out},
+        )
+
     def _circuits(self) -> Metric:
         """Models are counted, not named: one backend has two circuits' worth of labels."""
         family = GaugeMetricFamily(
@@ -83,7 +100,9 @@ class BackendMetrics(Collector):
         }
         now_s = self._dispatcher.clock.monotonic_s()
         for (node, model), phase in self._dispatcher.breakers.phases(now_s).items():
-            counts[node, "backend" if model is None else "model", phase] += 1
+            key = (node, "backend" if model is None else "model", phase)
+            if key in counts:  # else it has left
+                counts[key] += 1
         for (node, scope, phase), count in counts.items():
             family.add_metric((node, scope, phase.value), count)
         return family

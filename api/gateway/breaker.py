@@ -218,6 +218,12 @@ class Breakers:
         """The model was loaded there anew."""
         self._circuits.pop((node, model), None)
 
+    def forget_node(self, node: NodeId) -> None:
+        """It has left: another one at its address is as good as new."""
+        for key in [key for key in self._circuits if key[0] == node]:
+            del self._circuits[key]
+        self.opened.pop(node, None)
+
     def phases(self, now_s: float) -> Mapping[CircuitKey, Phase]:
         """Every circuit that is open or half-open."""
         found = {key: phase(circuit, now_s) for key, circuit in self._circuits.items()}

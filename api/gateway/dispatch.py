@@ -50,8 +50,6 @@ class Dispatcher:
         The circuits of all nodes.
     ledger : Ledger
         What is in flight.
-    nodes : mapping
-        Those of the configuration.
     retries : mapping
         Requests that were sent once more, by why.
     on_makeshift : callable
@@ -80,12 +78,18 @@ class Dispatcher:
         self.ledger = Ledger()
         self.first_bytes = Durations(_SAMPLES)
         self.retries: dict[str, int] = {}
-        self.nodes: Mapping[NodeId, NodeConfig] = {node.node: node for node in config.now.nodes}
         self.on_makeshift: Callable[[Subject], None] = lambda _subject: None
         self.on_first_content: Callable[[NodeId, float], None] = lambda _node, _took_s: None
         slots.copies = book.copy_count
         book.is_shut = self.is_shut
         book.on_loaded = self._on_loaded
+        relay.fleet.in_flight = self.ledger.of_node
+        relay.fleet.on_left.append(self._on_left)
+
+    @property
+    def nodes(self) -> Mapping[NodeId, NodeConfig]:
+        """Those that are there now."""
+        return self.relay.fleet.nodes
 
     def open(self, subject: Subject, node: NodeId | None) -> Errand:
         """The way of one request; ``node`` is where it goes if nothing better is known."""
@@ -217,6 +221,11 @@ class Dispatcher:
             node_in_flight=own if told is None else max(own, told.in_flight),
             was_last=copy.node == last,
         )
+
+    def _on_left(self, node: NodeId) -> None:
+        self.breakers.forget_node(node)
+        self.ledger.forget_node(node)
+        self._roll_call.forget(node)
 
     def _on_loaded(self, model: ModelId, node: NodeId) -> None:
         """A new process: what the one before it did says nothing of it."""

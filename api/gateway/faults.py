@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import structlog
 
+from contracts.ids import NodeId
+
 _log = structlog.get_logger("gateway")
 
 
@@ -31,3 +33,22 @@ class Fault:
         if self._times:
             _log.info(f"{self._event}_ended", times=self._times, **details)
             self._times = 0
+
+
+class Faults:
+    """One for each node, made when it is first asked for."""
+
+    def __init__(self, event: str) -> None:
+        self._event = event
+        self._faults: dict[NodeId, Fault] = {}
+
+    def of(self, node: NodeId) -> Fault:
+        """That of a node."""
+        fault = self._faults.get(node)
+        if fault is None:
+            fault = self._faults[node] = Fault(self._event)
+        return fault
+
+    def forget(self, node: NodeId) -> None:
+        """It has left."""
+        self._faults.pop(node, None)

@@ -35,6 +35,11 @@ class Ledger:
         if not self._in_flight[node, model]:
             del self._in_flight[node, model]
 
+    def forget_node(self, node: NodeId) -> None:
+        """It has left; what still runs there is counted to its end."""
+        if not self._by_node.get(node):
+            self._by_node.pop(node, None)
+
     def of_model(self, node: NodeId, model: ModelId | None) -> int:
         """Requests of ``model`` on ``node``."""
         return self._in_flight.get((node, model), 0)

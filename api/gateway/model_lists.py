@@ -9,11 +9,11 @@ of one machine must not happen to another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from api.gateway.faults import Fault
+from api.gateway.faults import Faults
 from api.gateway.headers import RequestHead
 from api.gateway.listings import MAX_LIST_BYTES, Listing, listing_of, name_of
 from api.gateway.problems import Problem, upstream_timeout
@@ -112,23 +112,20 @@ class ModelLists:
     def __init__(
         self,
         *,
-        nodes: Iterable[NodeConfig],
         relay: Relay,
         is_shut: Callable[[NodeId], bool],
         clock: Clock,
     ) -> None:
-        ours = list(nodes)
-        # The primary's list comes first.
-        self._nodes = sorted(ours, key=lambda node: node.node != relay.primary)
         self._relay = relay
         self._is_shut = is_shut
         self._clock = clock
-        self._faults = {node.node: Fault("list_left_out") for node in ours}
+        self._faults = Faults("list_left_out")
         self.left_out: dict[NodeId, int] = {}
+        relay.fleet.on_left.append(self._forget)
 
     def listing_for(self, head: RequestHead) -> Listing | None:
         """The list that is put together for this request; None: it is no such list."""
-        if len(self._nodes) < 2 or head.method != "GET":
+        if len(self._relay.fleet.nodes) < 2 or head.method != "GET":
             return None
         return listing_of(head.path)
 
@@ -138,14 +135,17 @@ class ModelLists:
         A primary that is away has no list, and the others have theirs; one that refuses the
         caller (a wrong key) is heard.
         """
-        answers = await asyncio.gather(*(self._ask(head, node) for node in self._nodes))
+        fleet = self._relay.fleet
+        # The primary's list comes first.
+        nodes = sorted(fleet.nodes.values(), key=lambda node: node.node != fleet.primary)
+        answers = await asyncio.gather(*(self._ask(head, node) for node in nodes))
         first = answers[0]
         if isinstance(first, WholeAnswer) and first.status != _OK and first.status < _SERVER_ERROR:
             return first
         lists: list[tuple[NodeConfig, WholeAnswer, bytes]] = []
-        for node, answer in zip(self._nodes, answers, strict=True):
+        for node, answer in zip(nodes, answers, strict=True):
             if isinstance(answer, WholeAnswer) and answer.status == _OK:
-                self._faults[node.node].end(node=node.node)
+                self._faults.of(node.node).end(node=node.node)
                 lists.append((node, answer, await answer.read()))
             else:
                 self._note(node.node, answer)
@@ -162,10 +162,14 @@ class ModelLists:
         length = (b"content-length", b"%d" % len(whole))
         return WholeAnswer(_OK, (*headers, length), whole)
 
+    def _forget(self, node: NodeId) -> None:
+        self._faults.forget(node)
+        self.left_out.pop(node, None)
+
     def _note(self, node: NodeId, answer: WholeAnswer | Problem) -> None:
         self.left_out[node] = self.left_out.get(node, 0) + 1
         why = answer.message if isinstance(answer, Problem) else f"status {answer.status}"
-        self._faults[node].begin(why, node=node)
+        self._faults.of(node).begin(why, node=node)
 
     async def _ask(self, head: RequestHead, node: NodeConfig) -> WholeAnswer | Problem:
         """One node's answer, whole; or why there is none."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from api.gateway.body import Sendable
 from api.gateway.caller import Caller
 from api.gateway.detect import ApiStyle
-from api.gateway.faults import Fault
+from api.gateway.faults import Faults
+from api.gateway.fleet import Fleet
 from api.gateway.headers import (
     Header,
     RequestHead,
@@ -18,13 +19,14 @@ from api.gateway.headers import (
     outgoing_headers,
 )
 from api.gateway.live import LiveConfig
-from api.gateway.problems import Problem, upstream_error, upstream_timeout
+from api.gateway.problems import Problem, no_backend, upstream_error, upstream_timeout
 from api.gateway.sse import AnswerObserver
 from api.gateway.timeouts import Limits, limits_of
 from contracts.config import GatewayConfig, NodeConfig
 from contracts.errors import Transient
 from contracts.ids import NodeId
 from contracts.ports import Clock
+from contracts.reasons import Reason
 from contracts.upstream import (
     OutgoingRequest,
     Unanswered,
@@ -56,28 +58,41 @@ class Relay:
     Parameters
     ----------
     upstreams : mapping
-        One for each node of the configuration.
+        One for each node.
+    fleet : Fleet or None
+        Who is there; None: the nodes of the configuration.
     """
 
     def __init__(
-        self, config: LiveConfig, upstreams: Mapping[NodeId, Upstream], clock: Clock
+        self,
+        config: LiveConfig,
+        upstreams: Mapping[NodeId, Upstream],
+        clock: Clock,
+        fleet: Fleet | None = None,
     ) -> None:
         self._live = config
         self._upstreams = upstreams
         self._clock = clock
-        nodes = config.now.nodes
-        self._nodes = {node.node: node for node in nodes}
-        self.primary = next((node for node in nodes if node.primary), nodes[0]).node
-        self._faults = {node: Fault("localai_unreachable") for node in self._nodes}
+        self.fleet = Fleet(config, {}, None, clock) if fleet is None else fleet
+        self._faults = Faults("localai_unreachable")
+        self.fleet.on_left.append(self._faults.forget)
+
+    @property
+    def primary(self) -> NodeId:
+        """The node for lists, UI and admin calls."""
+        return self.fleet.primary
 
     def node_for(self, node: NodeId | None) -> NodeConfig:
-        """The node to send to: the one that is asked for, where it is configured."""
-        known = self.primary if node is None or node not in self._nodes else node
-        return self._nodes[known]
+        """The node to send to: the one that is asked for, where it is there."""
+        nodes = self.fleet.nodes
+        return nodes[self.fleet.primary if node is None or node not in nodes else node]
 
     def upstream_of(self, node: NodeConfig) -> Upstream:
-        """The way there."""
-        return self._upstreams[node.node]
+        """The way there. Raises Problem where it has left long ago."""
+        upstream = self._upstreams.get(node.node)
+        if upstream is None:
+            raise no_backend(f"{node.node} has left.", decision=Reason.NODE_LOST)
+        return upstream
 
     def key_for(self, node: NodeConfig) -> str | None:
         """The key that replaces the caller's.
@@ -88,7 +103,10 @@ class Relay:
         config = self._config
         if not config.asks_for_keys:
             return None
-        return next((one.api_key for one in config.nodes if one.node == node.node), None)
+        for one in config.nodes:
+            if one.node == node.node or (node.behind and one.behind == node.behind):
+                return one.api_key
+        return None
 
     async def send(
         self,
@@ -113,7 +131,7 @@ class Relay:
             body=outgoing,
             connect_timeout_s=limits.connect_s,
         )
-        fault = self._faults[node.node]
+        fault = self._faults.of(node.node)
         try:
             if body is None or isinstance(outgoing, bytes):
                 async with self._clock.timeout(first_byte_s):

@@ -43,6 +43,8 @@ class RouteBook:
         Whether a model is not to be asked for on a node for now; nobody is unless set.
     on_loaded : callable
         Called when a model was loaded on a node anew.
+    on_table : callable
+        Told each table that counts, before anybody goes by it.
     has_made : bool
         Whether variants that we made are among the models.
     """
@@ -50,6 +52,7 @@ class RouteBook:
     def __init__(self) -> None:
         self.is_shut: Callable[[NodeId, ModelId], bool] = lambda _node, _model: False
         self.on_loaded: Callable[[ModelId, NodeId], None] = lambda _model, _node: None
+        self.on_table: Callable[[RoutingTable], None] = lambda _table: None
         self.has_made = False
         self._table: RoutingTable | None = None
         self._seen: dict[ModelId, Seen] = {}
@@ -96,6 +99,7 @@ class RouteBook:
             self._learn_load_times(last, table)
             if table.token != last.token:
                 self._note_interrupted(last, table.made_at_s)
+        self.on_table(table)
         self._table = table
         self.has_made = any(map(is_made, table.models))
         self._seen = {

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 
-from api.gateway.faults import Fault
+from api.gateway.faults import Faults
 from api.gateway.residency import RouteBook
 from api.gateway.standings import Copy
 from contracts.errors import HeadstartError
@@ -29,30 +29,37 @@ class RollCall:
 
     Parameters
     ----------
-    primary : NodeId
-        Counts as the home of what it lists.
+    servers : mapping
+        Of all nodes, as they come and go.
+    primary : callable
+        The node that counts as the home of what it lists.
+    is_moving : bool
+        Whether nodes come and go.
     """
 
     def __init__(
         self,
         *,
         servers: Mapping[NodeId, ModelServer],
-        primary: NodeId,
+        primary: Callable[[], NodeId],
         book: RouteBook,
         clock: Clock,
+        is_moving: bool = False,
     ) -> None:
         self._servers = servers
         self._primary = primary
         self._book = book
         self._clock = clock
+        self._is_moving = is_moving
         self._answers: dict[NodeId, _Answer] = {}
         self._nudged = asyncio.Event()
-        self._faults = {node: Fault("roll_call_unanswered") for node in servers}
+        self._faults = Faults("roll_call_unanswered")
 
     def copies(self, model: ModelId) -> tuple[Copy, ...]:
         """The nodes that list ``model``; nothing where none does, or none was asked yet."""
         listing = [node for node, answer in self._answers.items() if model in answer.models]
-        home = self._primary if self._primary in listing else min(listing, default=None)
+        primary = self._primary()
+        home = primary if primary in listing else min(listing, default=None)
         return tuple(
             Copy(
                 node=node,
@@ -62,13 +69,18 @@ class RollCall:
             for node in listing
         )
 
+    def forget(self, node: NodeId) -> None:
+        """It has left."""
+        self._answers.pop(node, None)
+        self._faults.forget(node)
+
     def ask_now(self) -> None:
         """Somebody did not know a model that it should have: lists have changed."""
         self._nudged.set()
 
     def jobs(self) -> tuple[Callable[[], Coroutine[object, object, None]], ...]:
         """What has to run; nothing where there is one node."""
-        return (self.run,) if len(self._servers) > 1 else ()
+        return (self.run,) if len(self._servers) > 1 or self._is_moving else ()
 
     async def run(self) -> None:
         """Ask until cancelled, while the controller is silent."""
@@ -96,7 +108,8 @@ class RollCall:
             models, report = await asyncio.gather(server.models(), server.report())
         except HeadstartError as error:
             # What it listed stays known: its circuit says whether it can be asked.
-            self._faults[node].begin(error, node=node)
+            self._faults.of(node).begin(error, node=node)
             return
-        self._faults[node].end(node=node)
-        self._answers[node] = _Answer(frozenset(models), frozenset(report.resident))
+        self._faults.of(node).end(node=node)
+        if node in self._servers:
+            self._answers[node] = _Answer(frozenset(models), frozenset(report.resident))

@@ -97,6 +97,10 @@ class Histogram(Collector):
             series = self._series[labels] = Spread(self._bounds)
         return series
 
+    def forget(self, *labels: str) -> None:
+        """What these name is gone."""
+        self._series.pop(labels, None)
+
     def collect(self) -> Iterable[Metric]:
         """As a scrape reads it: buckets count what is in those below them too."""
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import socket
+import threading
 
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.localai_discovery import EVERY_S, InstanceWatch, instance_urls
+from adapters.localai_discovery import (
+    LIMIT_REAL_S,
+    NameWatch,
+    address_of,
+    addresses,
+    instance_urls,
+    resolver,
+    url_at,
+)
 from adapters.localai_health import CallTimes, strained, used_ratio
 from adapters.settings import load_settings
 from adapters.settings_nodes import with_instances
 from contracts.config import NodeConfig
 from contracts.ids import NodeId
-from contracts.node_facts import NodeHealth, NodeThresholds, NodeWarning, Peer
+from contracts.node_facts import NodeHealth, NodeThresholds, Peer
 from simulator.clock import VirtualClock
 
 
@@ -68,60 +77,88 @@ class TestInstances:
         (node,) = self.config(tmp_path, "localai: {url: http://x:8081}\n").gateway_config().nodes
         assert (node.url, node.behind) == ("http://x:8081", "")
 
+    def test_a_name_that_nobody_knows_yet_stands_for_one_that_is_to_come(self, tmp_path):
+        text = "localai: {url: 'http://headstart.invalid:8081', discovery: dns}\n"
+        (node,) = self.config(tmp_path, text).gateway_config().nodes
+        assert (node.node, node.url, node.behind) == (
+            "localai", "http://headstart.invalid:8081", "http://headstart.invalid:8081",
+        )  # fmt: skip
 
-class Watch:
-    def __init__(self, *known: str) -> None:
-        self.clock = VirtualClock(0.0)
-        self.found: Sequence[str] = list(known)
-        self.takes_s = 0.0
-        self.told: list[tuple[tuple[NodeWarning, ...], float]] = []
-        nodes = [
-            NodeConfig(node=NodeId(one), url=f"http://{one}:8080", behind="http://localai:8080")
-            for one in known
-        ]
-        nodes.append(NodeConfig(node=NodeId("other"), url="http://other:8080"))
-        self.watch = InstanceWatch(
-            nodes, self.clock, lambda *said: self.told.append(said), look=self.look
+    def test_backends_that_are_named_are_none_of_a_name(self, tmp_path):
+        text = (
+            "localai:\n  discovery: dns\n  backends:\n"
+            "    - {name: localai-a, url: 'http://10.0.0.1:1'}\n"
         )
-
-    async def look(self, host: str, port: int) -> Sequence[str]:
-        assert (host, port) == ("localai", 8080)
-        await self.clock.sleep(self.takes_s)
-        return self.found
-
-    def settings(self) -> list[str]:
-        return [warning.setting for warning in self.told[-1][0]]
+        settings = self.config(tmp_path, text)
+        assert [node.behind for node in settings.gateway_config().nodes] == [""]
+        discovery = settings.controller_config().discovery
+        assert (discovery.every_s, discovery.grace_s, discovery.most) == (5.0, 30.0, 64)
 
 
-class TestWatching:
-    async def test_what_comes_and_goes_is_told_once_and_when_it_is_as_before(self):
-        watch = Watch("10.0.0.1", "10.0.0.2")
-        running = asyncio.create_task(watch.watch.run())
-        with capture_logs() as logs:
-            await watch.clock.advance(0.0)
-            assert watch.told == [((), 0.0)]
-            watch.found, watch.takes_s = ["10.0.0.2", "10.0.0.3"], 2.0
-            await watch.clock.advance(EVERY_S + 2.0)
-            assert watch.settings() == ["instances_came", "instances_went"]
-            assert [warning.value for warning in watch.told[-1][0]] == ["10.0.0.3", "10.0.0.1"]
-            assert watch.told[-1][1] == 2.0
-            await watch.clock.advance(EVERY_S + 2.0)
-            watch.found = []
-            await watch.clock.advance(EVERY_S + 2.0)
-            assert watch.settings() == ["instances"]
-            watch.found = ["10.0.0.1", "10.0.0.2"]
-            await watch.clock.advance(EVERY_S + 2.0)
-            assert watch.settings() == []
-        assert [line["event"] for line in logs] == [
-            "instances_changed", "instances_changed", "instances_changed", "instances_as_before",
-        ]  # fmt: skip
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+class TestLookingUp:
+    def resolve(self, monkeypatch, **answers: list[str] | OSError):
+        def getaddrinfo(_host, _port, family, _kind):
+            answer = answers[family.name]
+            if isinstance(answer, OSError):
+                raise answer
+            return [(family, None, 0, "", (one, 80)) for one in answer]
 
-    async def test_without_a_name_for_several_there_is_nothing_to_watch(self):
-        watch = Watch()
-        await watch.watch.run()
-        assert watch.told == []
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        return addresses("localai", 80)
+
+    def test_one_family_is_enough_and_each_address_comes_once(self, monkeypatch):
+        found = self.resolve(monkeypatch, AF_INET=["10.0.0.2", "10.0.0.1", "10.0.0.2"])
+        assert found == ("10.0.0.1", "10.0.0.2")
+        nobody = socket.gaierror(socket.EAI_NONAME, "nobody")
+        assert self.resolve(monkeypatch, AF_INET=nobody, AF_INET6=["fd00::5"]) == ("fd00::5",)
+
+    def test_no_such_name_is_an_answer_and_a_name_server_that_is_away_is_none(self, monkeypatch):
+        nobody = socket.gaierror(socket.EAI_NONAME, "nobody")
+        away = socket.gaierror(socket.EAI_AGAIN, "try again")
+        assert self.resolve(monkeypatch, AF_INET=nobody, AF_INET6=nobody) == ()
+        assert self.resolve(monkeypatch, AF_INET=nobody, AF_INET6=away) is None
+        assert self.resolve(monkeypatch, AF_INET=away, AF_INET6=nobody) is None
+        assert self.resolve(monkeypatch, AF_INET=OSError("no network"), AF_INET6=nobody) is None
+
+    def test_a_development_setup_may_have_a_file_instead(self, tmp_path):
+        file = tmp_path / "hosts"
+        file.write_text("# who\n127.0.0.3 localai\n127.0.0.2 other localai # here\n\n")
+        dev = {"HEADSTART_ENV": "dev", "HEADSTART_DEV_HOSTS": str(file)}
+        assert resolver(dev)("localai", 80) == ("127.0.0.2", "127.0.0.3")
+        assert resolver(dev)("nobody", 80) == ()
+        file.unlink()
+        assert resolver(dev)("localai", 80) is None
+        assert resolver({"HEADSTART_DEV_HOSTS": str(file)}) is addresses
+        assert resolver({"HEADSTART_ENV": "dev"}) is addresses
+
+    async def test_one_look_at_a_time_and_one_that_hangs_is_not_waited_for(self):
+        clock = VirtualClock(0.0)
+        gate, asked = threading.Event(), []
+
+        def resolve(host: str, port: int):
+            asked.append((host, port))
+            gate.wait(20.0)
+            return ["10.0.0.1"]
+
+        watch = NameWatch("http://localai:8081", clock, resolve)
+        looking = asyncio.create_task(watch.look())
+        await clock.advance(LIMIT_REAL_S)
+        assert await looking is None
+        looking = asyncio.create_task(watch.look())
+        await clock.advance(1.0)
+        gate.set()
+        assert await looking == ("10.0.0.1",)
+        assert asked == [("localai", 8081)]
+        assert await watch.look() == ("10.0.0.1",)
+        assert len(asked) == 2
+
+    def test_an_instance_is_at_its_address_or_at_the_name_itself(self):
+        def node(url: str) -> NodeConfig:
+            return NodeConfig(node=NodeId("n"), url=url, behind="http://localai:8080")
+
+        assert address_of(node("http://localai:8080")) == ""
+        assert address_of(node("http://[fd00::5]:8080")) == "fd00::5"
+        assert url_at("http://localai:8080/x", "") == "http://localai:8080/x"
 
 
 class TestStrain:

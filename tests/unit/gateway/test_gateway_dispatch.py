@@ -99,7 +99,7 @@ class Site:
         self.slots = SlotBook({})
         relay = Relay(self.live, self.upstreams, self.clock)
         self.roll_call = RollCall(
-            servers=self.servers, primary=relay.primary, book=self.book, clock=self.clock
+            servers=self.servers, primary=lambda: relay.primary, book=self.book, clock=self.clock
         )
         self.dispatcher = Dispatcher(
             config=self.live,
@@ -430,7 +430,7 @@ class TestBalance:
     async def test_a_cpu_that_helps_out_is_told_of(self):
         site = Site(ONE, TWO)
         cpu = replace(site.dispatcher.nodes[TWO], accelerator="cpu")
-        site.dispatcher.nodes = {**site.dispatcher.nodes, TWO: cpu}
+        site.dispatcher.relay.fleet.nodes[TWO] = cpu
         told: list[Subject] = []
         site.dispatcher.on_makeshift = told.append
         site.knows(A, ONE, one=COLD, two=HOT)

@@ -144,7 +144,6 @@ class Site:
             self.upstreams[node].answer = _Answer(200, models(f"of-{node}", "both"))
         self.shut: set[NodeId] = set()
         self.lists = ModelLists(
-            nodes=configs,
             relay=Relay(LiveConfig(GatewayConfig(nodes=configs)), self.upstreams, self.clock),
             is_shut=lambda node: node in self.shut,
             clock=self.clock,

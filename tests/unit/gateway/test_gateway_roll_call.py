@@ -30,7 +30,9 @@ class Site:
             TWO: MemoryModelServer(self.clock, {B: 1.0, C: 1.0}),
         }
         self.book = RouteBook()
-        self.roll = RollCall(servers=self.servers, primary=TWO, book=self.book, clock=self.clock)
+        self.roll = RollCall(
+            servers=self.servers, primary=lambda: TWO, book=self.book, clock=self.clock
+        )
 
     def accept(self) -> None:
         now_s = self.clock.now_s()
@@ -103,6 +105,20 @@ async def test_who_does_not_answer_keeps_what_it_listed():
 def test_one_node_is_not_asked():
     site = Site()
     alone = RollCall(
-        servers={ONE: site.servers[ONE]}, primary=ONE, book=site.book, clock=site.clock
+        servers={ONE: site.servers[ONE]}, primary=lambda: ONE, book=site.book, clock=site.clock
     )
     assert alone.jobs() == ()
+
+
+async def test_what_a_node_listed_goes_with_it_and_an_answer_that_is_late_is_not_kept():
+    site = Site()
+    async with running(site):
+        gone = site.servers.pop(ONE)
+        site.roll.forget(ONE)
+        assert site.roll.copies(A) == ()
+        site.servers[ONE] = gone
+        asking = asyncio.ensure_future(site.roll._ask(ONE))
+        await asyncio.sleep(0)
+        del site.servers[ONE]
+        await asking
+        assert site.roll.copies(A) == ()
