@@ -10,10 +10,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import parse_qsl, unquote
+from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
+from api.gateway.loose_json import Unreadable, last_said, spellings
+from api.gateway.queries import first_values
 from contracts.errors import Invalid
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
@@ -22,7 +25,6 @@ MAX_MODEL_NAME_CHARS = 512
 """Longer names are no models: they are forwarded, but nothing of them is kept."""
 
 MAX_DEADLINE_MS = 86_400_000
-_MAX_QUERY_FIELDS = 200
 _MAX_FORM_BYTES = 65_536
 _SLASHES = re.compile(rb"/{2,}")
 
@@ -81,10 +83,19 @@ class InferencePath:
 
 @dataclass(slots=True, kw_only=True)
 class Peek:
-    """What a body says. ``stream`` is None where it says nothing that can be read."""
+    """What a body says. ``stream`` is None where it says nothing that can be read.
+
+    ``is_clear`` is False where it may name a model that is not seen here: then none that is named
+    elsewhere, as in the query, can be taken for it.
+    """
 
     model: str | None = None
     stream: bool | None = None
+    is_clear: bool = True
+
+
+UNCLEAR = Peek(is_clear=False)
+"""What a body says that cannot be read; nobody changes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,24 +228,31 @@ def body_kind(content_type: bytes | None) -> BodyKind:
 
 
 def peek_json(body: Bytes, model_field: str = "model") -> Peek:
-    """Model and stream of a JSON body; all None where it cannot be read."""
-    try:
-        if model_field == "model_id":
-            voiced = _VOICED_DECODER.decode(body)
-            return _peek(voiced.model_id, voiced.stream)
-        plain = _PLAIN_DECODER.decode(body)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    """Model and stream of a JSON body, as LocalAI takes them."""
+    if not memoryview(body).nbytes:
         return Peek()
-    spellings = (plain.model, plain.Model, plain.MODEL)
-    named = [model for model in spellings if model is not None]
-    # LocalAI takes any of them, and of several the last one: which that is, is not seen here.
-    return _peek(named[0] if len(named) == 1 else None, plain.stream)
+    decoder, record = _RECORDS[model_field]
+    try:
+        said = decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _peek_loosely(body, model_field)
+    # Any other spelling counts for LocalAI as well, the last of several, and null says nothing.
+    if said.model is None or said != record(said.model, said.stream):
+        return _peek_loosely(body, model_field)
+    return _peek(said.model, said.stream)
 
 
 def peek_form(body: Bytes) -> Peek:
     """The same of a small ``application/x-www-form-urlencoded`` body."""
-    fields = _fields(bytes(body)) if memoryview(body).nbytes <= _MAX_FORM_BYTES else {}
-    return _peek(fields.get("model"), fields.get("stream") == "true" or None)
+    if memoryview(body).nbytes > _MAX_FORM_BYTES:
+        return UNCLEAR
+    fields = first_values(bytes(body))
+    if "model" not in fields:
+        named = [value for name, value in fields.items() if name.lower() == "model"]
+        if len(named) > 1:
+            return UNCLEAR
+        fields["model"] = named[0] if named else ""
+    return _peek(fields["model"], fields.get("stream") == "true" or None)
 
 
 def find_model(
@@ -247,14 +265,15 @@ def find_model(
 ) -> str | None:
     """The name that was asked for, in LocalAI's own order; None: LocalAI picks one.
 
-    The body, then the path, the query, and a bearer token that ``is_model`` knows.
+    The body, then the path, the query, and a bearer token that ``is_model`` knows. Where one of
+    them names what can be no name here, what comes after it is not asked.
     """
-    if peek.model is not None:
+    if peek.model is not None or not peek.is_clear:
         return peek.model
     if path.path_model is not None:
         return path.path_model
-    if (named := _name(_fields(query).get("model"))) is not None:
-        return named
+    if said := first_values(query).get("model"):
+        return _name(said)
     if authorization is not None and authorization.startswith(b"Bearer "):
         token = _name(authorization[len(b"Bearer ") :].decode("utf-8", "replace"))
         if token is not None and is_model(token):
@@ -280,20 +299,25 @@ def read_wishes(headers: Headers) -> Wishes:
     )
 
 
-class _Plain(msgspec.Struct):
-    model: object = None
-    Model: object = None
-    MODEL: object = None
-    stream: object = None
+def _record(model_field: str) -> tuple[msgspec.json.Decoder[Any], type[Any]]:
+    """A reader of a body's model and stream that notices the model in each other spelling."""
+    plain, *others = spellings(model_field)
+    record = msgspec.defstruct(
+        "Body",
+        [
+            ("model", object, msgspec.UNSET),
+            ("stream", object, msgspec.UNSET),
+            *((f"other_{place}", object, msgspec.UNSET) for place in range(len(others))),
+        ],
+        rename={
+            "model": plain,
+            **{f"other_{place}": other for place, other in enumerate(others)},
+        },
+    )
+    return msgspec.json.Decoder(record), record
 
 
-class _Voiced(msgspec.Struct):
-    model_id: object = None
-    stream: object = None
-
-
-_PLAIN_DECODER = msgspec.json.Decoder(_Plain)
-_VOICED_DECODER = msgspec.json.Decoder(_Voiced)
+_RECORDS = {field: _record(field) for field in ("model", "model_id")}
 
 
 def _match_named(path: str) -> InferencePath | None:
@@ -314,8 +338,21 @@ def _match_named(path: str) -> InferencePath | None:
     return None
 
 
+def _peek_loosely(body: Bytes, model_field: str) -> Peek:
+    try:
+        said = last_said(bytes(body), (model_field, "stream"))
+    except Unreadable:
+        return UNCLEAR
+    return _peek(said.get(model_field, ""), said.get("stream"))
+
+
 def _peek(model: object, stream: object) -> Peek:
-    return Peek(model=_name(model), stream=stream if isinstance(stream, bool) else None)
+    named = _name(model)
+    return Peek(
+        model=named,
+        stream=stream if isinstance(stream, bool) else None,
+        is_clear=named is not None or model in ("", msgspec.UNSET),
+    )
 
 
 def _name(value: object) -> str | None:
@@ -327,19 +364,6 @@ def _name(value: object) -> str | None:
     except UnicodeEncodeError:
         return None
     return value
-
-
-def _fields(query: bytes) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(
-            query.decode("utf-8", "replace"),
-            keep_blank_values=True,
-            max_num_fields=_MAX_QUERY_FIELDS,
-        )
-    except ValueError:
-        return {}
-    # Of a field that is given twice, the first counts, as in Go.
-    return dict(reversed(pairs))
 
 
 def _class(value: bytes | None) -> PriorityClass | None:

@@ -11,24 +11,21 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-
-from python_multipart.multipart import parse_options_header
+from itertools import pairwise
 
 from api.gateway.detect import Bytes
+from api.gateway.form_parts import MAX_PART_HEAD_BYTES, OddForm, boundary_of, read_head
+from api.gateway.loose_json import whole_text
 
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]', re.DOTALL)
+# A text without its end goes to the end of all: it is not tried again from each quote in it.
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:(")|\\?\Z)|[{}\[\]:,]', re.DOTALL)
 _SPACE = rb"[ \t\r\n]{0,8}"
 _KEYS = frozenset({"model"})
-
 
 MAX_FORM_NAME_BYTES = 2_048
 """A longer value of a form is no name of a model."""
 
-_MODEL_PART = re.compile(
-    rb'^content-disposition:[ \t]*form-data;[ \t]*name="model"[ \t]*$', re.IGNORECASE
-)
 _LINE = b"\r\n"
-_MAX_PART_HEAD_BYTES = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +40,9 @@ class NamePlace:
     is_quoted: bool = True
 
     def read(self, body: Bytes) -> str:
-        """The name that stands there."""
-        text = bytes(body[self.start : self.end])
-        return str(json.loads(text)) if self.is_quoted else text.decode("utf-8", "replace")
+        """The name that stands there; empty where none could be read."""
+        text = bytes(body[self.start : self.end]).decode("utf-8", "replace")
+        return _read(text) if self.is_quoted else text
 
     def quoted(self, body: Bytes) -> bytes:
         """The name as JSON text: as it stands there, where it is that already."""
@@ -56,18 +53,25 @@ class NamePlace:
 def find_name(body: Bytes) -> NamePlace | None:
     """Where the outermost ``model`` of a JSON body stands.
 
-    None where there is none that is text, or more than one.
+    None where there is none that is text, or more than one, in whatever case: LocalAI takes the
+    last of them.
     """
     depth, key, found = 0, b"", None
     is_key = is_value = False
     for token in _TOKEN.finditer(body):
         mark = token[0][:1]
         if mark == b'"':
+            if token[1] is None:
+                return None
             if depth == 1 and is_key:
                 key = bytes(token[0])
                 is_key = False
-            elif depth == 1 and is_value and _is_model(key):
-                if found is not None:
+            elif (
+                depth == 1
+                and is_value
+                and (named := _read(key.decode("utf-8", "replace"))).lower() in _KEYS
+            ):
+                if found is not None or named not in _KEYS:
                     return None
                 found = NamePlace(token.start(), token.end())
         elif mark in (b"{", b"["):
@@ -83,26 +87,32 @@ def find_name(body: Bytes) -> NamePlace | None:
 def find_form_name(body: Bytes, content_type: bytes) -> NamePlace | None:
     """Where a multipart form has its model; None: nowhere, or in more than one place.
 
-    The form is whole: its boundary is in no other place than between its parts.
+    None as well where the form could be read in another way than here.
     """
-    _, options = parse_options_header(content_type)
-    boundary = options.get(b"boundary")
-    if not boundary:
+    boundary = boundary_of(content_type)
+    if boundary is None:
         return None
     found = None
-    mark = re.compile(rb"(?:\A|\r\n)--" + re.escape(boundary))
-    starts = [match.end() for match in mark.finditer(body)]
-    ends = [match.start() for match in mark.finditer(body)][1:]
-    for start, end in zip(starts, ends, strict=False):
-        head_end = bytes(body[start : start + _MAX_PART_HEAD_BYTES]).find(_LINE * 2)
-        if head_end < 0:
+    marks = list(re.finditer(rb"(?:\A|\r\n)--" + re.escape(boundary) + rb"(?=[ \t\r\n]|--)", body))
+    for mark, following in pairwise(marks):
+        start = mark.end() + len(_LINE)
+        head_end = bytes(body[start : start + MAX_PART_HEAD_BYTES]).find(_LINE * 2)
+        if bytes(body[mark.end() : start]) != _LINE or head_end < 0:
+            return None
+        try:
+            head = read_head(bytes(body[start : start + head_end]))
+        except OddForm:
+            return None
+        if head.name.lower() not in _KEYS or head.is_file:
             continue
-        lines = bytes(body[start : start + head_end]).split(_LINE)
-        if any(_MODEL_PART.match(line) for line in lines):
-            value = start + head_end + 2 * len(_LINE)
-            if found is not None or end - value > MAX_FORM_NAME_BYTES:
-                return None
-            found = NamePlace(value, end, is_quoted=False)
+        value, end = start + head_end + 2 * len(_LINE), following.start()
+        if (
+            found is not None
+            or head.name not in _KEYS
+            or not 0 < end - value <= MAX_FORM_NAME_BYTES
+        ):
+            return None
+        found = NamePlace(value, end, is_quoted=False)
     return found
 
 
@@ -188,11 +198,11 @@ def _quoted(name: str) -> bytes:
     return json.dumps(name, ensure_ascii=False).encode()
 
 
-def _is_model(key: bytes) -> bool:
+def _read(quoted: str) -> str:
     try:
-        return json.loads(key) in _KEYS
+        return whole_text(json.loads(quoted))
     except ValueError:
-        return False
+        return ""
 
 
 def _spellings(name: str) -> list[bytes]:

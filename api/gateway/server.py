@@ -126,5 +126,3 @@ def _quieten() -> None:
     noisy.setLevel(logging.ERROR)
     if not any(isinstance(one, _NoNoise) for one in noisy.filters):
         noisy.addFilter(_NoNoise())
-    # Odd forms are the callers' business.
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)

@@ -7,6 +7,7 @@ import pytest
 from api.gateway.detect import (
     MAX_DEADLINE_MS,
     MAX_MODEL_NAME_CHARS,
+    UNCLEAR,
     ApiStyle,
     BadHeader,
     BodyKind,
@@ -158,17 +159,17 @@ def test_kinds_of_bodies(content_type, kind):
         (b'{"model":"m","stream":true}', Peek(model="m", stream=True)),
         (b'{"messages":[{"model":"inner"}],"model":"m"}', Peek(model="m")),
         (b'{"model":"m","stream":"yes"}', Peek(model="m")),
-        (b'{"model":["m"]}', Peek()),
+        (b'{"model":["m"]}', UNCLEAR),
         (b'{"model":null}', Peek()),
         (b'{"model":""}', Peek()),
         (b'{"model":"tug\xc3\xa3o a?b#c%2F"}', Peek(model="tugão a?b#c%2F")),
-        (b'{"model":"x"} trailing', Peek()),
-        (b'["model"]', Peek()),
+        (b'{"model":"x"} trailing', Peek(model="x")),
+        (b'["model"]', UNCLEAR),
         (b"", Peek()),
-        (b"\xff\xfe", Peek()),
-        (b"[" * 100_000, Peek()),
+        (b"\xff\xfe", UNCLEAR),
+        (b"[" * 100_000, UNCLEAR),
         (json.dumps({"model": "x" * MAX_MODEL_NAME_CHARS}).encode(), Peek(model="x" * 512)),
-        (json.dumps({"model": "x" * (MAX_MODEL_NAME_CHARS + 1)}).encode(), Peek()),
+        (json.dumps({"model": "x" * (MAX_MODEL_NAME_CHARS + 1)}).encode(), UNCLEAR),
     ],
 )
 def test_json_bodies(body, peek):
@@ -178,7 +179,7 @@ def test_json_bodies(body, peek):
 
 def test_elevenlabs_names_its_model_otherwise():
     assert peek_json(b'{"model":"a","model_id":"b"}', "model_id") == Peek(model="b")
-    assert peek_json(b"nonsense", "model_id") == Peek()
+    assert peek_json(b"nonsense", "model_id") == UNCLEAR
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,12 @@ def test_elevenlabs_names_its_model_otherwise():
         (b"model=first&model=second", Peek(model="first")),
         (b"stream=no", Peek()),
         (b"&".join(b"a=1" for _ in range(500)), Peek()),
-        (b"model=x&" + b"y" * 70_000, Peek()),
+        (b"model=x&" + b"y" * 70_000, UNCLEAR),
+        (b"Model=m", Peek(model="m")),
+        (b"Model=m&model=n", Peek(model="n")),
+        (b"Model=m&MODEL=m", UNCLEAR),
+        (b"mod%65l=a+b", Peek(model="a b")),
+        (b"model=%zz&x&model=a;b&model=c", Peek(model="c")),
     ],
 )
 def test_forms(body, peek):
@@ -210,6 +216,8 @@ def is_model(name: str) -> bool:
         (Peek(), None, b"", b"Bearer ", None),
         (Peek(), None, b"", b"known", None),
         (Peek(), None, b"", None, None),
+        (UNCLEAR, "path", b"model=query", b"Bearer known", None),
+        (Peek(), None, b"model=" + b"x" * 600, b"Bearer known", None),
     ],
 )
 def test_where_the_model_is_looked_for(peek, path_model, query, authorization, found):

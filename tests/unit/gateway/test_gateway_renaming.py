@@ -114,6 +114,8 @@ def field(name: bytes, value: bytes) -> bytes:
         form(FILE, field(b"model", b"llama"), field(b"language", b"de")),
         form(field(b"model", b"llama"), FILE, end=b"\r\n--xyz--"),
         b"preamble\r\n" + form(field(b"model", b"llama")),
+        form(b'Content-Disposition: form-data; name=model; filename=""\r\n\r\nllama'),
+        form(b"X: y\r\n\r\n", field(b"model", b"llama")),
         form(b"Content-Type: text/plain\r\n" + field(b"model", b"llama")),
     ],
 )
@@ -132,6 +134,11 @@ def test_a_forms_part_with_the_model_is_found_and_nothing_else_changes(body):
         (form(field(b"model", b"a"), field(b"model", b"b")), FORM),
         (form(field(b"model", b"x" * (MAX_FORM_NAME_BYTES + 1))), FORM),
         (form(b'Content-Disposition: form-data; name="model"'), FORM),
+        (form(field(b"Model", b"a")), FORM),
+        (form(field(b"model", b"a"), field(b"MODEL", b"b")), FORM),
+        (form(field(b"model", b"")), FORM),
+        (form(field(b"x", b"a\r\n--xyz \r\n"), field(b"model", b"b")), FORM),
+        (form(b"Content-Disposition: form-data; name*=utf-8''model\r\n\r\na"), FORM),
         (form(field(b"model", b"a")), b"multipart/form-data"),
         (form(field(b"model", b"a")), b"multipart/form-data; boundary=other"),
         (b"", FORM),
@@ -139,6 +146,28 @@ def test_a_forms_part_with_the_model_is_found_and_nothing_else_changes(body):
 )
 def test_a_form_that_can_be_read_in_two_ways_is_left_alone(body, kind):
     assert find_form_name(body, kind) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b'{"model":"\x80a"}', "\ufffda"),
+        (b'{"model":"a\\ud800"}', "a\ufffd"),
+        (b'{"model":"\x01"}', ""),
+        (b'{"\\x":1,"model":"m"}', "m"),
+    ],
+)
+def test_an_odd_name_is_read_as_localai_does(body, name):
+    place = find_name(body)
+    assert place is not None
+    assert place.read(body) == name
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"Model":"a"}', b'{"model":"a","MODEL":"b"}', b'{"model":"m"} "\\"']
+)
+def test_a_name_that_may_not_be_the_one_is_left_alone(body):
+    assert find_name(body) is None
 
 
 def test_a_quoted_name_is_given_back_as_it_was_written():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.gateway.detect import (
+    UNCLEAR,
     ApiStyle,
     Peek,
     lists_models,
@@ -13,6 +14,7 @@ from api.gateway.detect import (
     peek_json,
     straight_path,
 )
+from api.gateway.loose_json import MAX_BYTES
 
 CHAT = ("chat", ApiStyle.OPENAI)
 
@@ -185,7 +187,13 @@ def test_doubled_slashes(method, path, straight):
     [
         (b'{"Model": "x"}', "x"),
         (b'{"MODEL": "x"}', "x"),
-        (b'{"model": "x", "Model": "y"}', None),
+        (b'{"model": "x", "Model": "y"}', "y"),
+        (b'{"mODEL": "x", "model": "y", "x": {"Model": "z"}}', "y"),
+        (b'{"model": "x", "model": null}', "x"),
+        (b' {"model": "x", "y": [1, 2.5, true]}{"model": "y"}', "x"),
+        (b'{"model": "x", "y": "\xff", "z": ' + b"9" * 5_000 + b"} x", "x"),
+        (b'{"MODEL": "a\\ud800b"}', "a\ufffdb"),
+        (b"null", None),
         (b'{"model": "x", "model": "y"}', "y"),
         (b'{"messages": [{"model": "inner"}], "model": "x"}', "x"),
         (b'{"model": null, "Model": "y"}', "y"),
@@ -193,3 +201,18 @@ def test_doubled_slashes(method, path, straight):
 )
 def test_go_reads_names_of_fields_in_any_spelling(body, model):
     assert peek_json(body) == Peek(model=model)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'\xef\xbb\xbf{"model": "x"}',
+        '{"model": "x"}'.encode("utf-16"),
+        b'{"model": "x", "y": NaN}',
+        b'{"Model": "x", "y": ' + b" " * MAX_BYTES + b"1}",
+        b'{"model": 7, "Model": "x"',
+        b"7",
+    ],
+)
+def test_what_nobody_could_be_sure_of_names_no_model(body):
+    assert peek_json(body) == UNCLEAR
