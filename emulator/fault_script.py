@@ -54,6 +54,7 @@ class FaultScript:
         for task in self._tasks:
             task.cancel()
         self._board.clear()
+        self._instance.look()
 
     async def _run(self, fault: Fault) -> None:
         if fault.at_s:
@@ -62,6 +63,7 @@ class FaultScript:
         if fault.for_s is not None and fault.kind != "cooldown":
             await self._clock.sleep(fault.for_s)
             self._board.disarm(fault)
+            self._instance.look()
             if fault.kind in ("refuse_connections", "restart") and self.door is not None:
                 await self.door.open()
 

@@ -162,7 +162,7 @@ class Instance:
 
     def look(self) -> None:
         """Something outside of a call was changed, so that other steps may be due."""
-        self.apply(self.machine.advance(self.now_s()))
+        self.apply(self.machine.resume(self.now_s()))
 
     def freeze(self) -> None:
         """Inference, loads and stops hang from here on, as LocalAI's settings can do."""

@@ -143,6 +143,19 @@ class LocalAi(LocalAiLoads):
         self._run_due(now_s)
         return self._flush()
 
+    def resume(self, now_s: float) -> tuple[Effect, ...]:
+        """What hung goes on where nothing makes it hang any more."""
+        for model in self._active:
+            state = self._states[model]
+            load, stop, faults = state.load, state.stop, state.faults
+            if load is not None and load.wake_s == math.inf and not faults.load_hangs:
+                load.wake_s = now_s + self.cluster.spec(model).load_s
+            if stop is not None and stop.ends_at_s == math.inf and not faults.unload_hangs:
+                is_idle = self.cluster.is_idle(model)
+                stop.ends_at_s = now_s + self.stop_takes_s(state) if is_idle else None
+        self._run_due(now_s)
+        return self._flush()
+
     # Settings and faults
 
     def set_pinned(self, model: str, *, pinned: bool) -> None:

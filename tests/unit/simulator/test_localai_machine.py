@@ -283,6 +283,33 @@ def test_faults_make_loads_slow_or_endless():
     assert kinds(made.leave(2, 50.0)) == ["caller_left", "load_cancelled"]
 
 
+def test_what_hung_goes_on_when_its_fault_is_over():
+    made = machine(exact=True)
+    made.set_faults("a", ModelFaults(load_hangs=True))
+    made.load(1, "a", 0.0)
+    assert answers(made.resume(50.0)) == []
+    made.set_faults("a", ModelFaults())
+    made.resume(60.0)
+    assert [at_s for at_s, effect in run_until(made, 100.0) if isinstance(effect, Done)] == [64.0]
+    made.set_faults("a", ModelFaults(unload_hangs=True))
+    made.stop(2, "a", 110.0)
+    assert answers(made.resume(120.0)) == []
+    made.set_faults("a", ModelFaults())
+    assert Done(caller=2) in answers(made.resume(130.0))
+    assert made.cluster.is_cold("a")
+
+
+def test_a_stop_that_hung_waits_for_what_runs_when_it_goes_on():
+    made = machine(exact=True)
+    hot_s = make_hot(made, "a", 0.0)
+    made.infer(1, "a", hot_s)
+    made.set_faults("a", ModelFaults(unload_hangs=True))
+    made.stop(2, "a", hot_s + 1.0)
+    made.set_faults("a", ModelFaults())
+    assert answers(made.resume(hot_s + 2.0)) == []
+    assert Done(caller=2) in answers(made.finish(1, hot_s + 3.0))
+
+
 def test_a_cool_down_can_be_ordered():
     made = machine()
     made.cool_down("a", 25.0, 100.0)
