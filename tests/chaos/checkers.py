@@ -167,22 +167,20 @@ def check_jobs(jobs: Sequence[Job]) -> list[Violation]:
 def check_budget(
     did: Sequence[Did], footprints_mb: Mapping[str, int], capacity_mb: int
 ) -> list[Violation]:
-    """No LocalAI ever holds more than it has room for, and no model twice."""
+    """No LocalAI ever holds more than it has room for; a load that it refuses holds nothing."""
     found = []
     held: dict[tuple[str, int], set[str]] = defaultdict(set)
-    failed: set[tuple[str, int, str]] = set()
-    for line in did:
-        place, key = (line.node, line.life), (line.node, line.life, line.model)
-        there = held[place]
-        if line.what == "load_started":
-            failed.discard(key)
+    refused = _refused(did)
+    for number, line in enumerate(did):
+        there = held[(line.node, line.life)]
+        if line.what == "load_started" and number not in refused:
             there.add(line.model)
+            used_mb = sum(footprints_mb[model] for model in there)
+            if used_mb > capacity_mb:
+                what = f"{used_mb} of {capacity_mb} MB: {', '.join(sorted(there))}"
+                found.append(Violation(check="budget", about=line.node, what=what, at_s=line.at_s))
         elif line.what in ("unloaded", "load_failed", "load_cancelled"):
             there.discard(line.model)
-        used_mb = sum(footprints_mb[model] for model in there)
-        if line.what == "load_ended" and used_mb > capacity_mb:
-            what = f"{used_mb} of {capacity_mb} MB: {', '.join(sorted(there))}"
-            found.append(Violation(check="budget", about=line.node, what=what, at_s=line.at_s))
     return found
 
 
@@ -289,6 +287,19 @@ def check_probes(recovered_s: Mapping[str, float | None], bound_s: float) -> lis
     ]  # fmt: skip
 
 
+def _refused(did: Sequence[Did]) -> set[int]:
+    """Where in the log loads begin that LocalAI has no room for."""
+    began: dict[tuple[str, int, str], int] = {}
+    found = set()
+    for number, line in enumerate(did):
+        key = (line.node, line.life, line.model)
+        if line.what == "load_started":
+            began[key] = number
+        elif line.what == "load_failed" and line.cause == MEMORY_ERROR and key in began:
+            found.add(began[key])
+    return found
+
+
 def _by_request(told: Sequence[Told]) -> dict[str, list[Told]]:
     lines: dict[str, list[Told]] = defaultdict(list)
     for line in _once(told):
@@ -349,8 +360,8 @@ def _refusal(request: Asked) -> str:
         return f"status {request.status}: {request.detail[:100]}"
     try:
         error = json.loads(request.detail)["error"]
-        # LocalAI's own errors pass as they are, and have no type.
-        ok = bool(error["message"]) and (bool(error["type"]) or request.status == 500)
+        # LocalAI's own errors pass as they are: they have no type, and a number for a code.
+        ok = bool(error["message"]) and bool(error["type"] or isinstance(error["code"], int))
     except (ValueError, KeyError, TypeError):
         ok = False
     return "" if ok else f"status {request.status} without a type: {request.detail[:100]!r}"

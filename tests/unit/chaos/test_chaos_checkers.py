@@ -143,6 +143,7 @@ def test_a_whole_answer_and_the_beginning_of_one_are_well():
         (replace(REFUSED, status=404), "status 404"),
         (replace(REFUSED, detail="Internal Server Error"), "without a type"),
         (replace(REFUSED, detail='{"error": "no"}'), "without a type"),
+        (replace(REFUSED, detail='{"error": {"message": "", "type": "x"}}'), "without a type"),
         (replace(REFUSED, detail='{"error": {"message": "no", "type": ""}}'), "without a type"),
     ],
 )
@@ -151,7 +152,7 @@ def test_an_answer_that_is_not_true_is_seen(asked: Asked, what: str):
 
 
 def test_localais_own_error_has_no_type():
-    own = replace(REFUSED, status=500, detail='{"error": {"message": "no", "type": ""}}')
+    own = replace(REFUSED, detail='{"error": {"message": "no", "type": "", "code": 503}}')
     assert checkers.check_answers([own]) == []
 
 
@@ -259,10 +260,19 @@ def test_more_than_there_is_room_for_is_seen():
 
 
 @pytest.mark.parametrize("end", ["load_failed", "load_cancelled"])
-def test_a_load_that_failed_holds_nothing(end: str):
+def test_a_load_that_failed_or_was_refused_holds_nothing(end: str):
     lines = [
         did("load_started"), did(end),
         did("load_started", model="chat-b"), did("load_ended", model="chat-b"),
+    ]  # fmt: skip
+    assert checkers.check_budget(lines, SIZES, 5000) == []
+
+
+def test_a_load_that_localai_refuses_never_held_anything():
+    lines = [
+        did("load_started"), did("load_ended"), did("load_started", model="chat-b"),
+        did("load_failed", model="chat-b", cause=checkers.MEMORY_ERROR),
+        did("load_failed", model="chat-c", cause=checkers.MEMORY_ERROR),
     ]  # fmt: skip
     assert checkers.check_budget(lines, SIZES, 5000) == []
 
