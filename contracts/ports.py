@@ -24,6 +24,7 @@ from contracts.readings import GpuProcess as GpuProcess
 from contracts.readings import GpuReading as GpuReading
 from contracts.readings import ProbeReading as ProbeReading
 from contracts.routing import RoutingTable
+from contracts.tenure import Lease as Lease
 from contracts.weights import FileWarmth as FileWarmth
 from contracts.weights import WeightCache as WeightCache
 from contracts.world import GpuYield, Mode, Sla, WorldSnapshot
@@ -241,19 +242,6 @@ class SnapshotStore(Protocol):
     async def put_limits(self, limits: ClassLimits) -> None: ...
 
     async def limits(self, priority: PriorityClass) -> ClassLimits | None: ...
-
-
-class Lease(Protocol):
-    """Who leads. Its times are on the given clock, so they scale with it."""
-
-    async def acquire(self, owner: str, *, now_s: float, lease_s: float) -> int | None:
-        """A fencing token greater than all before, or None while another owner holds it.
-
-        The present owner renews and keeps its token.
-        """
-        ...
-
-    async def release(self, owner: str) -> None: ...
 
 
 class LoadLock(Protocol):

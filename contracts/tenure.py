@@ -1,13 +1,29 @@
-"""Whether a lease is ours at this moment, as its holder may tell without asking anybody."""
+"""Leases: who leads or owns, and whether it is us, as we may tell without asking anybody."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class Lease(Protocol):
+    """Who leads. Its times are on the given clock, so they scale with it."""
+
+    async def acquire(self, owner: str, *, now_s: float, lease_s: float) -> int | None:
+        """A fencing token greater than all before, or None while another owner holds it.
+
+        The present owner renews and keeps its token.
+        """
+        ...
+
+    async def release(self, owner: str) -> None:
+        """Give it back; nothing happens where another holds it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """What one competitor for a ``contracts.ports.Lease`` knows of it.
+    """What one competitor for a ``Lease`` knows of it.
 
     Attributes
     ----------
