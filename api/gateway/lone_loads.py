@@ -34,6 +34,7 @@ DRAIN_S = 60.0
 
 LOCK_HOLD_REAL_S = 30.0
 _RENEW_REAL_S = 10.0
+_LOOK_REAL_S = 0.5
 _ASK_AGAIN_REAL_S = 0.2
 _SHORTEST_COOLDOWN_S = 0.5
 _LOOK_S = 0.25
@@ -77,6 +78,7 @@ class LoneLoads:
         self._loading: ModelId | None = None
         self._pending: dict[ModelId, None] = {}
         self._loaded_s: dict[ModelId, float] = {}
+        self._began_s: dict[ModelId, float] = {}
         self._tasks: dict[ModelId, asyncio.Task[None]] = {}
         self.on_end: Ended = lambda _model, _error: None
         self.is_due: Callable[[ModelId], bool] = lambda _model: True
@@ -115,7 +117,7 @@ class LoneLoads:
                 node = self._home(model, node)
                 async with (
                     self._locked(model, model) as has_model,
-                    self._locked(model, node_lock(node)) as has_node,
+                    self._locked(model, node_lock(node), until=self._is_adopted) as has_node,
                 ):
                     if has_model and has_node:
                         await self._load(model, node)
@@ -123,6 +125,7 @@ class LoneLoads:
             error = failure
         finally:
             del self._tasks[model]
+            self._began_s.pop(model, None)
             self.on_end(model, error)
 
     def _home(self, model: ModelId, node: NodeId) -> NodeId:
@@ -180,6 +183,7 @@ class LoneLoads:
         if not self.is_due(model):
             return  # making room takes its time, and a controller is back
         started_s = self._clock.monotonic_s()
+        self._began_s[model] = self._clock.now_s()
         self._telemetry.emit(
             ModelLoadStarted(
                 **self._telemetry.stamp(), model=model, node=node, cause=LoadCause.GATEWAY
@@ -298,17 +302,33 @@ class LoneLoads:
         return True
 
     @asynccontextmanager
-    async def _locked(self, model: ModelId, name: ModelId) -> AsyncIterator[bool]:
-        """Hold a lock for a load of ``model``; False: that load is not ours any more."""
+    async def _locked(
+        self, model: ModelId, name: ModelId, *, until: Callable[[ModelId], bool] = lambda _: False
+    ) -> AsyncIterator[bool]:
+        """Hold a lock for a load of ``model``; False: that load is not ours any more.
+
+        ``until`` is asked meanwhile whether others may have the lock already.
+        """
         if not await self._take_lock(model, name):
             yield False
             return
-        renewing = asyncio.get_running_loop().create_task(self._renew_lock(name))
+        keeping = asyncio.get_running_loop().create_task(self._keep_lock(model, name, until))
         try:
             yield self.is_due(model)
         finally:
-            renewing.cancel()
+            keeping.cancel()
             await self._release_lock(name)
+
+    def _is_adopted(self, model: ModelId) -> bool:
+        """Whether a controller has told since the load began that it knows of it.
+
+        It counts the load's bytes from then on, so that others may load beside it: one that
+        hangs would else keep a whole node for as long as LocalAI may take.
+        """
+        table, began_s = self._book.table, self._began_s.get(model)
+        if table is None or began_s is None or table.made_at_s <= began_s:
+            return False
+        return self._book.is_loading(model)
 
     async def _take_lock(self, model: ModelId, name: ModelId) -> bool:
         """False: somebody else has seen to it meanwhile. Without a lock we go on alone."""
@@ -324,9 +344,19 @@ class LoneLoads:
                 return False
         return True
 
-    async def _renew_lock(self, name: ModelId) -> None:
+    async def _keep_lock(
+        self, model: ModelId, name: ModelId, until: Callable[[ModelId], bool]
+    ) -> None:
+        kept_s = 0.0
         while self._lock is not None:
-            await self._clock.sleep(_RENEW_REAL_S * self._clock.scale)
+            await self._clock.sleep(_LOOK_REAL_S * self._clock.scale)
+            if until(model):
+                await self._release_lock(name)
+                return
+            kept_s += _LOOK_REAL_S
+            if kept_s < _RENEW_REAL_S:
+                continue
+            kept_s = 0.0
             try:
                 await self._lock.take(name, self._owner, hold_s=LOCK_HOLD_REAL_S)
             except HeadstartError as error:

@@ -55,8 +55,17 @@ class Kit:
         )
         self.loads.on_end = lambda model, error: self.ends.append((model, error))
 
-    def table(self, *hot: ModelId, made_at_s: float = 100.0, free_bytes: int | None = None) -> None:
+    def table(
+        self,
+        *hot: ModelId,
+        made_at_s: float = 100.0,
+        free_bytes: int | None = None,
+        loading: ModelId | None = None,
+    ) -> None:
         self.server.resident.update(hot)
+        residency = dict.fromkeys(hot, Residency.HOT)
+        if loading is not None:
+            residency[loading] = Residency.LOADING
         self.book.accept(
             RoutingTable(
                 token=1,
@@ -66,7 +75,7 @@ class Kit:
                     model: ModelRoute(
                         model=model,
                         node=NODE,
-                        residency=Residency.HOT if model in hot else Residency.COLD,
+                        residency=residency.get(model, Residency.COLD),
                         footprint_bytes=10,
                     )
                     for model in (A, B, C)
@@ -150,6 +159,34 @@ async def test_the_lock_is_kept_while_it_loads_and_given_back():
         assert not await kit.lock.take(A, "other", hold_s=1.0)
     await kit.clock.advance(11.0)
     assert await kit.lock.take(A, "other", hold_s=1.0)
+
+
+async def test_the_node_is_others_again_once_a_controller_tells_of_the_load():
+    """A load that hangs must not keep a whole node for as long as LocalAI may take."""
+    kit = Kit()
+    kit.table()
+    kit.server.load_s[A] = 600.0
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(20.0)
+    assert not await kit.lock.take(node_lock(NODE), "controller", hold_s=1.0)
+    kit.table(made_at_s=kit.clock.now_s())  # a leader that has not read of it yet
+    await kit.clock.advance(1.0)
+    assert not await kit.lock.take(node_lock(NODE), "controller", hold_s=1.0)
+    kit.table(loading=A, made_at_s=kit.clock.now_s())
+    await kit.clock.advance(1.0)
+    assert await kit.lock.take(node_lock(NODE), "controller", hold_s=1.0)
+    assert not await kit.lock.take(A, "other", hold_s=1.0), "the model's own lock is kept"
+    await kit.clock.advance(600.0)
+    assert kit.ends == [(A, None)]
+
+
+async def test_an_old_table_of_another_load_says_nothing_of_this_one():
+    kit = Kit()
+    kit.table(loading=A, made_at_s=99.0)
+    kit.server.load_s[A] = 600.0
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(20.0)
+    assert not await kit.lock.take(node_lock(NODE), "controller", hold_s=1.0)
 
 
 async def test_what_another_gateway_has_loaded_is_not_loaded_again():
