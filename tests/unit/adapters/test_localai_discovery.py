@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from adapters.localai_discovery import (
+    HOSTS_VARIABLE,
     LIMIT_REAL_S,
     NameWatch,
     address_of,
@@ -43,10 +45,11 @@ class TestInstances:
             "instances_not_found", "instances_not_looked_up",
         ]  # fmt: skip
 
-    def config(self, tmp_path, text: str):
+    def config(self, tmp_path, text: str, hosts: Path | None = None):
         file = tmp_path / "headstart.yaml"
         file.write_text(text)
-        return load_settings({"HEADSTART_CONFIG": str(file)})
+        dev = {} if hosts is None else {"HEADSTART_ENV": "dev", HOSTS_VARIABLE: str(hosts)}
+        return load_settings({"HEADSTART_CONFIG": str(file), **dev})
 
     def test_they_are_backends_with_the_names_key_and_thresholds(self, tmp_path):
         settings = self.config(
@@ -78,10 +81,17 @@ class TestInstances:
         assert (node.url, node.behind) == ("http://x:8081", "")
 
     def test_a_name_that_nobody_knows_yet_stands_for_one_that_is_to_come(self, tmp_path):
-        text = "localai: {url: 'http://headstart.invalid:8081', discovery: dns}\n"
-        (node,) = self.config(tmp_path, text).gateway_config().nodes
+        text = "localai: {url: 'http://localai:8081', discovery: dns}\n"
+        hosts = tmp_path / "hosts"
+        hosts.write_text("127.0.0.1 other\n")
+        (node,) = self.config(tmp_path, text, hosts).gateway_config().nodes
         assert (node.node, node.url, node.behind) == (
-            "localai", "http://headstart.invalid:8081", "http://headstart.invalid:8081",
+            "localai", "http://localai:8081", "http://localai:8081",
+        )  # fmt: skip
+        hosts.write_text("127.0.0.2 localai\n")
+        (node,) = self.config(tmp_path, text, hosts).gateway_config().nodes
+        assert (node.node, node.url, node.behind) == (
+            "localai-127.0.0.2", "http://127.0.0.2:8081", "http://localai:8081",
         )  # fmt: skip
 
     def test_backends_that_are_named_are_none_of_a_name(self, tmp_path):
