@@ -193,22 +193,17 @@ class ClusterClient(redis.asyncio.Redis):
 
     async def _retrying(self, do: Callable[[], Awaitable[T]]) -> T:
         """Three times within about a second, with a new look at the cluster before each."""
-        seen = self._map.version
 
         async def attempt() -> T:
-            nonlocal seen
             seen = self._map.version
             try:
                 return await do()
-            except TimeoutError:
-                self._map.doubt()
+            except (*_PASSING, TimeoutError):
+                self._map.doubt(seen)
                 raise
 
         async def failed(_error: Exception) -> None:
-            try:
-                await self._map.look(seen)
-            except RedisError:
-                self._map.doubt()
+            """Nothing is left to do."""
 
         def is_retried(error: Exception) -> bool:
             return not isinstance(error, MaxConnectionsError) and self._is_retried(error)
@@ -234,7 +229,7 @@ class ClusterClient(redis.asyncio.Redis):
             try:
                 replies.append(await _send(self._map.at(place), args, options))
             except (ConnectionError, TimeoutError) as error:
-                self._map.doubt()
+                self._map.doubt(self._map.version)
                 fault = error
         if not replies:
             raise fault or ConnectionError("the cluster has no nodes")

@@ -93,9 +93,9 @@ class SlotMap:
         if place not in self._primaries:
             self._primaries += (place,)
 
-    def doubt(self) -> None:
-        """Have the nodes asked again before the next command."""
-        self._is_doubtful = True
+    def doubt(self, seen: int) -> None:
+        """Have the nodes asked before the next command; not when they were since ``seen``."""
+        self._is_doubtful |= self.version == seen
 
     async def look(self, seen: int) -> None:
         """Ask the nodes, unless somebody else has done so since ``version`` was ``seen``.

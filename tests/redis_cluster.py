@@ -129,6 +129,14 @@ class PrivateCluster:
                 return next(server for server in self.servers if server.port == port)
         raise AssertionError(f"nobody has slot {slot}")
 
+    def told_ports(self) -> set[int]:
+        """The ports that servers tell of each other; news of them takes a while."""
+        return {
+            int(port)
+            for server in self.servers
+            for _, _, (_, port, *_), *_ in server.ask("CLUSTER SLOTS")
+        }
+
     def replica_of(self, primary: ClusterServer) -> ClusterServer:
         """The one that was made its replica."""
         return self.replicas[self._replicas_of.index(self.servers.index(primary))]

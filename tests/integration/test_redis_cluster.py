@@ -102,12 +102,13 @@ class Traffic:
         self.log, self._reader = RedisEventLog(writes), RedisEventLog(reads)
         self.written = 0
         self.seen: list[str] = []
-        self.is_stopped = False
+        self.is_stopped = self.is_written = False
 
     async def write(self) -> None:
         while not self.is_stopped:
             await self.log.append((event(self.written), event(self.written + 1)))
             self.written += 2
+        self.is_written = True
 
     async def look(self) -> None:
         """Over more than one connection to each node, as a gateway does."""
@@ -115,7 +116,7 @@ class Traffic:
             await asyncio.gather(*(self.log.last_id() for _ in range(4)))
 
     async def read(self) -> None:
-        while len(self.seen) < self.written or not self.is_stopped:
+        while len(self.seen) < self.written or not self.is_written:
             found = await self._reader.read_group("g", "c", count=500, block_s=0.05)
             self.seen += [entry.value.event_id for entry in found]
             await self._reader.ack("g", tuple(entry.entry_id for entry in found))
@@ -189,6 +190,7 @@ async def test_tls_and_a_user_who_may_do_no_more_than_needed(
             server.ask("ACL SETUSER", "stack", *rules)
             port = fronts.front_of(server.socket)
             server.ask("CONFIG SET", "cluster-announce-port", port)
+        await until(lambda: redis_cluster.told_ports() == {*fronts.ports})
         places = ",".join(f"127.0.0.1:{port}" for port in fronts.ports)
         address = f"rediss+cluster://stack:{quote(password)}@{places}"
         async with connected(f"{address}?ssl_ca_certs={tmp_path / 'cert.pem'}") as client:
@@ -205,6 +207,9 @@ async def test_tls_and_a_user_who_may_do_no_more_than_needed(
         for server in redis_cluster.servers:
             server.ask("CONFIG SET", "cluster-announce-port", 0)
             server.ask("ACL DELUSER", "stack")
+        await until(
+            lambda: redis_cluster.told_ports() == {one.port for one in redis_cluster.servers}
+        )
 
 
 async def test_a_password_that_is_wrong_is_no_outage(redis_cluster: PrivateCluster):
