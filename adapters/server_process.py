@@ -33,11 +33,32 @@ async def start_process(
     Raises
     ------
     Permanent
-        It ended, or did not answer in time; with the last line of its log.
+        It ended, or did not answer in time; with the last line of its log. Or the folder takes
+        no files, such as on a full disk; nothing is left running then.
     """
+    try:
+        process = await _spawn(binary, folder, lock_fd, max_memory_bytes)
+    except OSError as error:
+        raise _no_room(folder, error) from error
+    try:
+        run_id = await _until_it_answers(process, folder)
+        created_at_s = psutil.Process(process.pid).create_time()
+        folder.note_running(RunningServer(process.pid, created_at_s, run_id))
+    except OSError as error:
+        await end_process(process)
+        raise _no_room(folder, error) from error
+    except BaseException:
+        await end_process(process)
+        raise
+    return process
+
+
+async def _spawn(
+    binary: Path, folder: ServerFolder, lock_fd: int, max_memory_bytes: int
+) -> asyncio.subprocess.Process:
     folder.rotate_log()
     with folder.log.open("ab") as log:
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             binary,
             *_options(folder, max_memory_bytes),
             stdin=asyncio.subprocess.DEVNULL,
@@ -50,14 +71,10 @@ async def start_process(
             start_new_session=True,
             preexec_fn=follows_parent(signal.SIGTERM),
         )
-    try:
-        run_id = await _until_it_answers(process, folder)
-        created_at_s = psutil.Process(process.pid).create_time()
-    except BaseException:
-        await end_process(process)
-        raise
-    folder.note_running(RunningServer(process.pid, created_at_s, run_id))
-    return process
+
+
+def _no_room(folder: ServerFolder, error: OSError) -> Permanent:
+    return Permanent(f"the server in {folder.folder} does not start: {error.strerror or error}")
 
 
 async def end_process(process: asyncio.subprocess.Process) -> None:

@@ -146,6 +146,32 @@ async def test_killed_it_comes_back_at_the_same_place_with_its_data(data_dir: Pa
         assert server.restarts == 2
 
 
+async def _until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20.0):
+        while not is_so():  # noqa: ASYNC110 - it is another process
+            await asyncio.sleep(0.01)
+
+
+async def test_killed_on_a_disk_that_takes_nothing_it_comes_back_when_there_is_room(
+    data_dir: Path,
+):
+    async with EmbeddedServer(data_dir) as server:
+        client = connect(server.url)
+        await client.set("a", "1")
+        # Where its note is written: as with a full disk, the file cannot be made.
+        in_the_way = data_dir / "redis" / "server.new"
+        in_the_way.mkdir()
+        first = server.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await _until(lambda: server.restarts > 0 and server.pid is None)
+        in_the_way.rmdir()
+        await _until(lambda: server.pid is not None)
+        assert await client.get("a") == b"1"
+        await client.aclose()
+        assert [p.pid for p in psutil.Process().children() if "valkey" in p.name()] == [server.pid]
+
+
 async def test_held_it_stays_down_until_it_is_released_with_its_data(data_dir: Path):
     async with EmbeddedServer(data_dir) as server:
         async with client_of(server.url) as client:
