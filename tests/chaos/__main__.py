@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from tests.chaos.faults import Schedule, draw, draw_paced, from_json, to_json
 from tests.chaos.report import figures, table
-from tests.chaos.run import Run, say
+from tests.chaos.run import Outcome, Run, say
 
 DEFAULT_FAULTS = 1000
 START_S, END_S = 30.0, 45.0
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say(f"seed {schedule.seed}, {len(schedule.faults)} faults, everything is kept in {folder}")
     until_s = None if options.seconds is None else options.seconds + GRACE_S
     run = Run(schedule, folder, until_s=until_s)
-    outcome = asyncio.run(run.go())
+    outcome = asyncio.run(_until_told_to_stop(run))
     say(table(outcome))
     if options.json:
         print(json.dumps(figures(outcome)))
@@ -52,6 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+async def _until_told_to_stop(run: Run) -> Outcome:
+    """SIGTERM ends it as an interrupt does: with all processes ended and all mounts undone."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await run.go()
 
 
 def _schedule(options: argparse.Namespace) -> Schedule:

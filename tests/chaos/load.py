@@ -36,7 +36,9 @@ _OPERATIONS = ("stream",) * 9 + ("chat",) * 5 + ("embed",) * 4 + ("hear",) * 2
 class Load:
     """Everybody who asks. ``run`` until cancelled or told that it is enough."""
 
-    def __init__(self, site: Site, seed: int, folder: Path) -> None:
+    def __init__(
+        self, site: Site, seed: int, folder: Path, *, batch_lines: int = BATCH_LINES
+    ) -> None:
         self.asked: list[Asked] = []
         self.jobs: dict[str, tuple[float, str]] = {}
         self.ended_jobs: dict[str, Job] = {}
@@ -45,6 +47,7 @@ class Load:
         self.enough = asyncio.Event()
         self._site = site
         self._seed = seed
+        self._batch_lines = batch_lines
         self._log = (folder / "clients.jsonl").open("a")
         self._numbers = iter(range(10**9))
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=5.0)
@@ -206,7 +209,9 @@ class Load:
             await self._batch(number, random)
 
     async def _batch(self, number: int, random: Random) -> None:
-        lines = {f"batch{number}-{n}": random.randint(1, MAX_TOKENS) for n in range(BATCH_LINES)}
+        lines = {
+            f"batch{number}-{n}": random.randint(1, MAX_TOKENS) for n in range(self._batch_lines)
+        }
         models = random.sample(MODELS, 2)
         content = "".join(
             json.dumps(

@@ -15,9 +15,9 @@ from pathlib import Path
 from tests.chaos import checkers, evidence
 from tests.chaos.faults import NODES, ROLES, Fault, Schedule
 from tests.chaos.inflict import Inflictor
-from tests.chaos.load import Load
+from tests.chaos.load import BATCH_LINES, Load
 from tests.chaos.probes import Probes, worst
-from tests.chaos.records import Death, Gauge, Told, Violation
+from tests.chaos.records import Asked, Death, Gauge, Told, Violation
 from tests.chaos.site import CAPACITY_MB, FOOTPRINTS_MB, SCALE, Site, running_site
 
 SETTLE_S = 45.0
@@ -57,6 +57,14 @@ class Outcome:
     violations: list[Violation] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was written down."""
+
+    asked: tuple[Asked, ...] = ()
+    told: tuple[Told, ...] = ()
+
+
 class Run:
     """Everything about one run.
 
@@ -64,10 +72,21 @@ class Run:
     ----------
     until_s : float, optional
         Real seconds after which it has ended, whatever is still open.
+    batch_lines : int
+        How long each batch is.
     """
 
-    def __init__(self, schedule: Schedule, folder: Path, *, until_s: float | None = None) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        folder: Path,
+        *,
+        until_s: float | None = None,
+        batch_lines: int = BATCH_LINES,
+    ) -> None:
         self.outcome = Outcome(schedule=schedule)
+        self.evidence = Evidence()
+        self._batch_lines = batch_lines
         self._schedule = schedule
         self._folder = folder
         self._began_s = time.monotonic()
@@ -81,7 +100,8 @@ class Run:
         async with running_site(self._folder) as site:
             say(f"everything runs after {self._elapsed_s:.0f} s")
             outcome.disk = "a tmpfs of its own" if site.disk else "none: not root"
-            load = Load(site, self._schedule.seed, self._folder)
+            seed = self._schedule.seed
+            load = Load(site, seed, self._folder, batch_lines=self._batch_lines)
             inflictor = Inflictor(site)
             watching = asyncio.create_task(self._watch(site, load))
             asking = asyncio.create_task(load.run())
@@ -177,6 +197,7 @@ class Run:
     ) -> None:
         outcome = self.outcome
         told = await evidence.read_told(site)
+        self.evidence = Evidence(asked=tuple(load.asked), told=tuple(told))
         await asyncio.sleep(0.6)  # LocalAI's log is this much behind
         did = evidence.read_did(self._folder, NODES)
         dead = _dead_sources(told, site)
