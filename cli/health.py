@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _LIMIT_S = 5.0
 _SNAPSHOT_AGE_S = 60.0
 _FORECAST_AGE_S = 120.0
+_PREDICTOR_AGE_S = 60.0
 _WORKER_AGE_S = 90.0
 _QUEUE_OPTION = "--queue"
 
@@ -73,10 +74,22 @@ def _control() -> str:
 
 
 async def _predictor() -> str:
-    """Forecasts are renewed. Before the first request there is nothing to forecast."""
+    """The one here lives, and forecasts are renewed, by it or by another.
+
+    Before the first request there is nothing to forecast.
+    """
     from adapters.redis_forecasts import RedisForecastStore
+    from adapters.redis_predictors import RedisPredictorRoster
+    from contracts.predictors import Standing
 
     async with _connected() as (client, now_s):
+        beats = await RedisPredictorRoster(client).all()
+        here = [beat for beat in beats if beat.host == socket.gethostname()]
+        if here:
+            newest = max(here, key=lambda beat: beat.at_s)
+            said = _fresh("the last sign of life", now_s - newest.at_s, _PREDICTOR_AGE_S)
+            if newest.standing is not Standing.OWNER:
+                return f"{newest.standing.value}, {said}"
         forecasts = await RedisForecastStore(client).get_all()
     made = [item.made_at_s for forecast in forecasts.values() for item in forecast.signals]
     made += [item.next_use.made_at_s for item in forecasts.values() if item.next_use is not None]

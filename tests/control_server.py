@@ -21,6 +21,7 @@ from contracts.errors import Invalid
 from simulator.memory_batches import MemoryBatchStore, MemoryFileStore
 from simulator.memory_insights import MemoryInsightStore
 from simulator.memory_jobs import MemoryJobResults
+from simulator.memory_predictors import MemoryPredictorRoster
 from simulator.memory_profiles import MemoryProfileStore
 from simulator.memory_scaling import MemoryScalingStore
 from tests.browser.lively import KINDS, Kind, Lively
@@ -112,6 +113,7 @@ class RunningControl:
         self.files, self.batches = MemoryFileStore(), MemoryBatchStore()
         self.profiles = MemoryProfileStore()
         self.scaling, self.insights = MemoryScalingStore(), MemoryInsightStore()
+        self.predictors = MemoryPredictorRoster()
         ports = replace(
             self.lively.ports(),
             files=self.files,
@@ -120,6 +122,7 @@ class RunningControl:
             profiles=self.profiles,
             scaling=self.scaling,
             insights=self.insights,
+            predictors=self.predictors,
             chores=partial(next_runs, chores_of(WorkersConfig())),
             check_webhook=_takes_https,
         )

@@ -22,8 +22,10 @@ from contracts.config import ControlConfig
 from contracts.events import ModelUnloaded, PriorityClass, UnloadCause
 from contracts.ids import ModelId, NodeId
 from contracts.memory import PlaceId, PlaceKind, PlaceStatus
+from contracts.predictors import PredictorBeat, Standing
 from contracts.reasons import Reason
 from contracts.scaling import Scaling
+from simulator.memory_predictors import MemoryPredictorRoster
 from simulator.memory_scaling import MemoryScalingStore
 from tests.browser.lively import GB, KINDS, Lively
 
@@ -142,7 +144,15 @@ async def _control_reading() -> Reading:
             current=3,
         )
     )
-    ports = replace(lively.ports(), workers=lambda _queue: 1, scaling=scaling)
+    predictors = MemoryPredictorRoster()
+    await predictors.beat(
+        PredictorBeat(
+            name="predictor-1", host="h", standing=Standing.OWNER, at_s=now_s, since_s=now_s
+        )
+    )
+    ports = replace(
+        lively.ports(), workers=lambda _queue: 1, scaling=scaling, predictors=predictors
+    )
     room: ControlRoom = create_app(ControlConfig(), ports, lively.clock).state.room
     board = room.board
     board.take_forecasts(past)

@@ -28,6 +28,7 @@ from adapters.redis_format import (
 from adapters.redis_insights import RedisInsightStore
 from adapters.redis_job_results import RedisJobResults
 from adapters.redis_mailbox import to_controller
+from adapters.redis_predictors import RedisPredictorRoster
 from adapters.redis_profiles import RedisProfileStore
 from adapters.redis_scaling import RedisScalingStore
 from adapters.redis_stores import RedisControlStore, RedisSnapshotStore
@@ -97,6 +98,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
             batches=RedisBatchStore(client),
             scaling=RedisScalingStore(client),
             insights=RedisInsightStore(client),
+            predictors=RedisPredictorRoster(client),
             chores=partial(next_runs, chores_of(workers)),
         ),
         clock,

@@ -37,6 +37,7 @@ from api.control.routes import (
     models,
     nodes,
     policies,
+    predictors,
     profiles,
     queues,
     requests,
@@ -67,6 +68,7 @@ RESOURCES = (
     nodes,
     comparisons,
     policies,
+    predictors,
     jobs,
     files,
     batches,
@@ -86,9 +88,13 @@ _DASHBOARD = Path(dashboard.__file__).parent
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody, "description": text}
     for status, text in {
+        400: "A body that cannot be read, or a value that is not accepted; the message says which.",
         401: "No or wrong admin key.",
         403: "Only taken from this machine while no admin key is set.",
         404: "Not known; the message names the nearest known.",
+        405: "Another method is taken here; `Allow` names it.",
+        409: "It is not in a state for that; the message says in which it is.",
+        413: "The body is too large; the message names the limit.",
         422: "A value is not accepted; the message names field, value and what is allowed.",
         503: "The store or the controller is away; the message says which.",
     }.items()

@@ -13,6 +13,7 @@ from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId
 from contracts.plan import Decision
 from contracts.ports import entry_lag_s
+from contracts.predictors import PredictorBeat, owner_of, present
 from contracts.routing import RoutingTable
 from contracts.scaling import Scaling
 from contracts.world import Mode, ModelStatus, Sla, WorldSnapshot
@@ -37,6 +38,8 @@ class Board:
         Jobs by queue and state, and processes by queue; empty: there is no queue, or not yet.
     scalings :
         The newest answer of each autoscaling target; empty: there is none.
+    predictors :
+        What predictors told of themselves, however long ago.
     mode_wanted : or None
         What somebody set; None: nobody did.
     log_end, log_place : str or None
@@ -59,6 +62,7 @@ class Board:
         self.jobs: Mapping[str, Mapping[str, int]] = {}
         self.workers: Mapping[str, int] = {}
         self.scalings: Mapping[str, Scaling] = {}
+        self.predictors: tuple[PredictorBeat, ...] = ()
         self.history = DemandHistory()
         self.tally = RequestTally(self.target_s)
         self.kpis = KpiLedger(self.target_s)
@@ -138,9 +142,15 @@ class Board:
             return f"the controller's last snapshot is {age_s:.0f} s old"
         return None
 
-    def log_lags_s(self) -> Mapping[str, float]:
+    def living_predictors(self, now_s: float) -> tuple[PredictorBeat, ...]:
+        """The owner first, then those that stand by or still learn."""
+        return present(self.predictors, now_s)
+
+    def log_lags_s(self, now_s: float) -> Mapping[str, float]:
         """How far readers of the event log are behind its end; whoever is not known is left out."""
+        owner = owner_of(self.predictors, now_s)
         places = {
+            "predictor": None if owner is None else owner.place,
             "control": self.log_place,
             "controller": None if self.world is None else self.world.position,
         }

@@ -131,6 +131,8 @@ class Followers:
         board.log_end = await self._ports.events.last_id()
         if self._ports.scaling is not None:
             board.scalings = await self._ports.scaling.scalings()
+        if self._ports.predictors is not None:
+            board.predictors = await self._ports.predictors.all()
         # A store that lost its data does not make us forget what we know.
         board.world = world or board.world
         board.store_fault = None

@@ -24,12 +24,14 @@ from api.control.kpi_metrics import kpi_families
 from api.control.machine_metrics import machines
 from api.control.memory_metrics import memory_metrics
 from api.control.node_metrics import node_fact_metrics
+from api.control.predictor_metrics import predictor_metrics
 from api.control.scaling_metrics import fresh, scaling_metrics, worker_scalings
 from api.control.tally import Attainment
 from api.control.views import cold_starts
 from contracts.forecasts import ModelForecast, Signal
 from contracts.ids import ModelId
 from contracts.ports import Clock, EventLog
+from contracts.predictors import PredictorBeat
 from contracts.scaling import Scaling
 from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
 
@@ -68,6 +70,7 @@ class Reading:
     log_lags_s: Mapping[str, float]
     kpis: tuple[Metric, ...]
     scalings: tuple[Scaling, ...] = ()
+    predictors: tuple[PredictorBeat, ...] = ()
 
 
 class ControlMetrics:
@@ -121,7 +124,7 @@ class ControlMetrics:
             listeners_dropped=self._feed.dropped,
             listeners_refused=self._feed.refused,
             answers=dict(self._answers),
-            log_lags_s=board.log_lags_s(),
+            log_lags_s=board.log_lags_s(now_s),
             forgotten={
                 "unreadable_events": self._events.skipped,
                 "histories": board.history.forgotten,
@@ -131,6 +134,7 @@ class ControlMetrics:
             },
             kpis=kpi_families(board, shown, now_s),
             scalings=self._scalings(now_s),
+            predictors=board.living_predictors(now_s),
         )
 
     def _scalings(self, now_s: float) -> tuple[Scaling, ...]:
@@ -164,6 +168,7 @@ class _ReadingCollector(Collector):
         yield from _forecast_scores(reading)
         yield from reading.kpis
         yield from scaling_metrics(reading.scalings)
+        yield from predictor_metrics(reading.predictors)
         if reading.world is not None:
             yield from _world(reading.world)
             yield from machines(reading.world)

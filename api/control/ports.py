@@ -20,6 +20,7 @@ from contracts.ports import (
     ProfileStore,
     SnapshotStore,
 )
+from contracts.predictors import PredictorRoster
 from contracts.scaling import ScalingStore
 
 
@@ -48,6 +49,7 @@ class ControlPorts:
     profiles: ProfileStore | None = None
     scaling: ScalingStore | None = None
     insights: InsightStore | None = None
+    predictors: PredictorRoster | None = None
     chores: Callable[[float], Sequence[NextRun]] = lambda _now_s: ()
     """When maintenance is due, as of now."""
     check_webhook: Callable[[str], None] = _no_webhooks

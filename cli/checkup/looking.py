@@ -18,8 +18,10 @@ from adapters.localai import LocalAIServer
 from adapters.model_files import read_folder
 from adapters.probes.metrics import Metrics
 from adapters.probes.registry import ProbeOptions, probe_for
+from adapters.redis_client import connect
+from adapters.redis_predictors import RedisPredictorRoster
 from adapters.settings import Settings
-from cli.checkup import keys, machine, models, names
+from cli.checkup import keys, machine, models, names, predictors
 from cli.checkup.asking import median_s
 from cli.checkup.findings import Finding, fail, ok, warn
 from cli.checkup.redis_servers import look_at_redis
@@ -36,6 +38,7 @@ async def look(settings: Settings, *, warm_up: tuple[str, ...] | None) -> list[F
     """Everything. ``warm_up``: models to load and ask; none named: every one; None: no model."""
     found = [*_configuration(settings), *_machine(settings), *_keys(settings), *_files(settings)]
     found += await look_at_redis(settings)
+    found += await _predictors(settings)
     found += await _services(settings)
     nodes = settings.gateway_config().nodes
     listed: dict[NodeId, Sequence[ModelId]] = {}
@@ -130,6 +133,21 @@ def _files(settings: Settings) -> Iterator[Finding]:
 def _newest_age_s(folder: Path) -> float | None:
     files = [path.stat().st_mtime for path in folder.glob("*.tar.gz")] if folder.is_dir() else []
     return time.time() - max(files) if files else None
+
+
+async def _predictors(settings: Settings) -> list[Finding]:
+    """Who publishes forecasts. That Redis is away was told already."""
+    if settings.redis_url is None:
+        return []
+    client = connect(settings.redis_url)
+    try:
+        beats = await RedisPredictorRoster(client).all()
+    except HeadstartError:
+        return []
+    finally:
+        await client.aclose()
+    now_s = ScaledClock.from_environment(os.environ).now_s()
+    return list(predictors.judge_predictors(beats, now_s))
 
 
 async def _services(settings: Settings) -> list[Finding]:

@@ -28,7 +28,8 @@ PATIENCE_S = 30.0
 
 @contextlib.contextmanager
 def predictor(redis_url: str | None, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    environ = {**os.environ, **environment}
+    # One that comes back waits for its own last lease to run out.
+    environ = {**os.environ, "HEADSTART_PREDICTOR__LEASE_SECONDS": "1.5", **environment}
     process = subprocess.Popen(
         [sys.executable, "-m", "predictor"],
         env=environ if redis_url is None else {**environ, "REDIS_URL": redis_url},

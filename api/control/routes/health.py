@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from api.control.errors import error_body
 from api.control.room import ControlRoom, Room
+from contracts.predictors import Standing
 
 router = APIRouter(tags=["health"])
 
@@ -19,12 +20,17 @@ class HealthView(BaseModel):
 
 
 class CheckView(BaseModel):
-    """One thing that must hold. ``why``: what is wrong; null if nothing is."""
+    """One thing that must hold. ``why``: what is wrong; null if nothing is.
+
+    ``owner``, ``standbys``: of predictors, which one publishes and how many would take over.
+    """
 
     name: str
     ok: bool
     age_s: float | None = None
     why: str | None = None
+    owner: str | None = None
+    standbys: int | None = None
 
 
 class ReadyView(BaseModel):
@@ -60,12 +66,23 @@ def _checks(room: ControlRoom) -> list[CheckView]:
     snapshot_age_s, forecast_age_s = board.snapshot_age_s(now_s), board.forecast_age_s(now_s)
     # Forecasts are renewed every ten seconds and expire after a minute.
     forecast_limit_s = max(60.0, room.stale_after_s)
+    predictor = _age_check("predictor", forecast_age_s, forecast_limit_s, "forecast")
     return [
         CheckView(name="redis", ok=not away, why="it does not answer" if away else None),
         _sources_check(room),
         _age_check("controller", snapshot_age_s, room.stale_after_s, "snapshot"),
-        _age_check("predictor", forecast_age_s, forecast_limit_s, "forecast"),
+        _predictor_check(room, predictor),
     ]
+
+
+def _predictor_check(room: ControlRoom, check: CheckView) -> CheckView:
+    """By the age of forecasts alone: between two owners nothing is wrong yet."""
+    living = room.board.living_predictors(room.clock.now_s())
+    standbys = sum(one.standing is Standing.STANDBY for one in living)
+    is_owned = bool(living) and living[0].standing is Standing.OWNER
+    return check.model_copy(
+        update={"owner": living[0].name if is_owned else None, "standbys": standbys}
+    )
 
 
 def _sources_check(room: ControlRoom) -> CheckView:

@@ -332,11 +332,11 @@ def test_groups_are_shown_with_what_they_may_take_and_take():
 @pytest.mark.case("P111")
 def test_how_far_readers_are_behind_the_log_is_told_where_it_is_known():
     board = Board(default_target_s=2.0)
-    assert board.log_lags_s() == {}
+    assert board.log_lags_s(NOW_S) == {}
     board.log_end = "15000-2"
-    assert board.log_lags_s() == {}
+    assert board.log_lags_s(NOW_S) == {}
     board.log_place = "12500-0"
     board.world = WorldSnapshot(taken_at_s=1.0, position="15000-1")
-    assert board.log_lags_s() == {"control": 2.5, "controller": 0.0}
+    assert board.log_lags_s(NOW_S) == {"control": 2.5, "controller": 0.0}
     board.world = WorldSnapshot(taken_at_s=1.0)
-    assert board.log_lags_s() == {"control": 2.5}
+    assert board.log_lags_s(NOW_S) == {"control": 2.5}
