@@ -10,8 +10,7 @@ from adapters.upstream_replaceable import ReplaceableUpstream
 from adapters.upstreams import open_upstream
 from contracts.config import GatewayConfig, NodeConfig, is_same_fleet
 from contracts.ids import NodeId
-from contracts.ports import Clock, ModelServer
-from contracts.upstream import Upstream
+from contracts.ports import Clock
 
 
 class LocalAIFleet:
@@ -27,10 +26,8 @@ class LocalAIFleet:
         self._config = config
         self._clock = clock
         self._nodes: dict[NodeId, NodeConfig] = {}
-        self._ways: dict[NodeId, ReplaceableUpstream] = {}
-        self._servers: dict[NodeId, LocalAIServer] = {}
-        self.upstreams: dict[NodeId, Upstream] = {}
-        self.servers: dict[NodeId, ModelServer] = {}
+        self.upstreams: dict[NodeId, ReplaceableUpstream] = {}
+        self.servers: dict[NodeId, LocalAIServer] = {}
         for node in config.nodes:
             self.open(node)
 
@@ -44,17 +41,17 @@ class LocalAIFleet:
         if name in self._nodes:
             return
         self._nodes[name] = node
-        self._ways[name] = ReplaceableUpstream(self._opened(node))
-        self._servers[name] = LocalAIServer(node, self._clock)
-        self.upstreams[name], self.servers[name] = self._ways[name], self._servers[name]
+        limit_s = self._config.connect_timeout_s
+        way = ReplaceableUpstream(open_upstream(node.url, connect_timeout_s=limit_s))
+        self.upstreams[name], self.servers[name] = way, LocalAIServer(node, self._clock)
 
     async def shut(self, node: NodeId) -> None:
         """Let go of them; what still runs there is cut."""
         if self._nodes.pop(node, None) is None:
             return
-        del self.upstreams[node], self.servers[node]
-        await self._ways.pop(node).close()
-        await self._servers.pop(node).close()
+        way, server = self.upstreams.pop(node), self.servers.pop(node)
+        await way.close()
+        await server.close()
 
     def readdress(self, config: GatewayConfig) -> bool:
         """Go to where the same nodes are now; False, and nothing changes, where they are others.
@@ -71,19 +68,16 @@ class LocalAIFleet:
             if is_slower or node.url != self._nodes[name].url
         }
         for name, upstream in fresh.items():
-            self._ways[name].replace(upstream)
+            self.upstreams[name].replace(upstream)
         for name, node in nodes.items():
-            self._servers[name].readdress(node)
+            self.servers[name].readdress(node)
         self._nodes, self._config = nodes, config
         return True
 
     async def close(self) -> None:
         """Close the management's connections; the data paths are closed by who used them."""
-        for server in self._servers.values():
+        for server in self.servers.values():
             await server.close()
-
-    def _opened(self, node: NodeConfig) -> Upstream:
-        return open_upstream(node.url, connect_timeout_s=self._config.connect_timeout_s)
 
 
 def _as_configured(node: NodeConfig, nodes: tuple[NodeConfig, ...]) -> NodeConfig:
