@@ -117,6 +117,12 @@ class Deployment:
         state: dict[str, Any] = answer.json
         return state
 
+    async def unload_in_localai(self, model: str) -> None:
+        """As somebody does who goes past us."""
+        url = f"{self.stack.emulator_url}/backend/shutdown"
+        answer = await self.ask("POST", url, json={"model": model})
+        assert answer.status == 200, answer.text
+
     async def residency(self, model: str) -> str:
         """Where a model is in LocalAI."""
         return str((await self.state())["models"][model]["residency"])
