@@ -18,6 +18,7 @@ from adapters.settings import load_settings
 from cli.checkup.findings import Finding, Verdict
 from cli.checkup.looking import look
 from tests.emulator_server import RunningEmulator
+from tests.redis_cluster import PrivateCluster
 
 pytestmark = pytest.mark.integration
 
@@ -67,6 +68,23 @@ def test_a_deployment_that_is_well(tmp_path: Path, redis_ok: str):
         "redis.persistence", "redis.eviction", "clock", "latency", "localai.version",
         "localai.models", "model.warm_up", "keys.admin", "keys.gateway", "memory.reserve",
     }  # fmt: skip
+
+
+def test_every_node_of_a_cluster_and_the_server_for_jobs(
+    tmp_path: Path, redis_cluster: PrivateCluster, redis_ok: str
+):
+    found = checked(
+        tmp_path,
+        "http://127.0.0.1:1",
+        HEADSTART_REDIS_URL=redis_cluster.url,
+        HEADSTART_REDIS_JOBS_URL=redis_ok,
+    )
+    (nodes,) = (one for one in found if one.check == "redis.cluster")
+    assert nodes.verdict is Verdict.WARN
+    assert "without a replica" in nodes.what
+    kept = {one.subject: one.verdict for one in found if one.check == "redis.persistence"}
+    names = {f"redis 127.0.0.1:{server.port}" for server in redis_cluster.servers}
+    assert kept == {**dict.fromkeys(names, Verdict.FAIL), "jobs": Verdict.OK}
 
 
 def test_names_that_no_localai_lists(tmp_path: Path, redis_ok: str):

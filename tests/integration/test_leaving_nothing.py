@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import tarfile
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -16,13 +17,17 @@ from adapters.localai_model_files import LocalAIModelFiles
 from adapters.redis_client import connect
 from adapters.redis_footprint import RedisFootprint
 from adapters.redis_lease import RedisLease
+from adapters.redis_load_lock import RedisLoadLock
+from adapters.redis_stores import RedisControlStore
 from adapters.rq_queue import RqJobQueue
 from cli.__main__ import main
 from contracts.config import NodeConfig
 from contracts.ids import ModelId, NodeId
 from contracts.variants import Rung, RungKind, made_name
+from contracts.world import Mode
 from controller.variant_documents import document_of
 from tests.emulator_server import RunningEmulator
+from tests.redis_cluster import PrivateCluster
 from workers.queues import QUEUES
 
 pytestmark = pytest.mark.integration
@@ -159,6 +164,45 @@ async def test_all_that_was_written_is_listed_and_taken_away(
     _, out, _ = await go("remove", "--yes")
     assert out == "nothing of headstart's is left\n"
     server.close()
+
+
+async def test_on_a_cluster_every_node_and_the_server_for_jobs_are_cleared(
+    run, files, redis_cluster: PrivateCluster, redis_url: str, tmp_path: Path
+):
+    go = threaded(run)
+    client = connect(redis_cluster.url)
+    try:
+        control = RedisControlStore(client)
+        await control.set_mode(Mode.ACTIVE)
+        await control.set_pin(ModelId("llama"), pinned=True)
+        for number in range(30):
+            await RedisLoadLock(client).take(ModelId(f"m{number}"), "g", hold_s=60.0)
+        await client.set("somebody:else", 1)
+    finally:
+        await client.aclose()
+    with redis.Redis.from_url(redis_url) as server:
+        assert RqJobQueue(server, QUEUES).enqueue("background", "noop", {}, "job-1")
+    places = {"HEADSTART_REDIS__URL": redis_cluster.url, "HEADSTART_REDIS__JOBS_URL": redis_url}
+
+    _, out, _ = await go("footprint", "--json", **places)
+    told = json.loads(out)
+    assert (told["redis"]["headstart:"], told["faults"]) == (32, [])
+    assert told["redis"]["rq:"] >= 2
+    archive = tmp_path / "kept.tar.gz"
+    code, _, err = await go("backup", str(archive))
+    assert code == 0, err
+    with tarfile.open(archive) as kept:
+        content = kept.extractfile("settings.json")
+        assert content is not None
+        said = json.load(content)
+    assert (said["pins"], said["mode"]) == (["llama"], "active")
+
+    code, out, _ = await go("remove", "--yes")
+    assert code == 0, out
+    left = {key for one in redis_cluster.primaries for key in one.ask("KEYS", "*")}
+    assert left == {b"somebody:else"}
+    with redis.Redis.from_url(redis_url) as server:
+        assert set(server.scan_iter()) <= {b"rq:queues", b"rq:workers"}
 
 
 async def test_nothing_is_removed_under_a_running_controller(run, redis_url, files):
