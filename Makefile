@@ -3,23 +3,30 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUNS := $(VENV)/.runs
 ARGS ?=
 
-.PHONY: help setup demo test chaos test-localai test-docker field-reports fuzz lint fmt type ci schema sbom audit docs clean
+.PHONY: help setup demo test chaos soak test-localai test-docker field-reports fuzz lint fmt type ci schema sbom audit docs clean
 
 help: ## show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make .venv with the headstart command and all tools
 
-$(STAMP): requirements-dev.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(STAMP): requirements-dev.lock $(RUNS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
 
-demo: $(STAMP) ## run everything against an emulated LocalAI (ARGS="--localai URL" for a real one)
+# What runs, without the tools: half the time until something is to be seen.
+$(RUNS): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	awk '/^(setuptools|wheel|packaging)==/ {keep = 1} keep {print} !/\\$$/ {keep = 0}' requirements-dev.lock > $(VENV)/build.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock -r $(VENV)/build.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(RUNS)
+
+demo: $(RUNS) ## run everything against an emulated LocalAI (ARGS="--localai URL" for a real one)
 	$(BIN)/headstart demo $(ARGS)
 
 test: $(STAMP) ## run every tier of the tests for which the tools are there
@@ -27,6 +34,9 @@ test: $(STAMP) ## run every tier of the tests for which the tools are there
 
 chaos: $(STAMP) ## everything under load, broken at random (ARGS="--for 300 --seed 1", --paced, --replay FILE)
 	$(BIN)/python -m tests.chaos $(ARGS)
+
+soak: $(STAMP) ## a day of traffic in 24 minutes, and what grows by it (ARGS="--quick": two hours of it)
+	$(BIN)/python -m tests.soak --json $(ARGS)
 
 test-localai: $(STAMP) ## every call of ours against a real LocalAI that nobody uses (LOCALAI_URL=http://…)
 	@test -n "$(LOCALAI_URL)" || { echo "name a LocalAI that nobody uses: make test-localai LOCALAI_URL=http://127.0.0.1:8081 [LOCALAI_MODELS=a,b] [LOCALAI_API_KEY=…]"; exit 2; }
