@@ -18,7 +18,7 @@ from typing import Any
 from adapters.log_setup import configure_logging
 from tests.soak.bounds import Facts
 from tests.soak.load import models
-from tests.soak.report import bad, by_hour, judged, latency_shift, shown, shown_shift
+from tests.soak.report import bad, by_hour, judged, latency_shift, left_open, shown, shown_shift
 from tests.soak.run import Record, Wanted, run
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +84,7 @@ def _result(wanted: Wanted, record: Record) -> dict[str, Any]:
     latency = latency_shift(told.probes, wanted.hours, wanted.seed)
     faults = {
         "connections broke": told.statuses[0],
+        **left_open(record.calm, record.drained),
         **{f"restarts of {name}": count for name, count in record.restarts.items()},
         **{f"tracebacks in {name}": count for name, count in record.tracebacks.items()},
         **{f"failures of {name}": count for name, count in told.failures.items()},

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.soak.bounds import Facts, rule_of
+from tests.soak.bounds import POOL, Facts, rule_of
 from tests.soak.quantiles import Shift, shift
 from tests.soak.trends import Judged, judge
 
@@ -29,6 +29,18 @@ def judged(samples: Samples, hours: float, facts: Facts) -> dict[str, Judged]:
     return {
         name: judge([t for t, _ in points], [v for _, v in points], rule_of(name, facts))
         for name, points in sorted(series.items())
+    }
+
+
+def left_open(calm: Mapping[str, float], drained: Mapping[str, float]) -> dict[str, int]:
+    """File descriptors that a process has more when all callers have gone than before they came.
+
+    By series, where they are more than pools of connections may keep.
+    """
+    return {
+        f"file descriptors left open ({name})": int(value - calm[name])
+        for name, value in sorted(drained.items())
+        if name.endswith(".fds") and name in calm and value > calm[name] + POOL
     }
 
 

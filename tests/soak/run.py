@@ -33,9 +33,18 @@ DRAIN_REAL_S = 15.0
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """What a run has seen: samples by hour of the course, answers, and faults of processes."""
+    """What a run has seen.
+
+    Attributes
+    ----------
+    samples : list
+        By hour of the course.
+    calm, drained : dict
+        Before the first caller and after the last.
+    """
 
     samples: list[tuple[float, Sample]] = field(default_factory=list)
+    calm: Sample = field(default_factory=dict)
     drained: Sample = field(default_factory=dict)
     told: Told = field(default_factory=Told)
     restarts: Counter[str] = field(default_factory=Counter)
@@ -79,6 +88,7 @@ async def run(wanted: Wanted, folder: Path, progress: Callable[[str], None]) -> 
                     wave_hours=wanted.wave_hours,
                 )
                 sampler = Sampler(stack, store, session, store_pid=server.pid)
+                record.calm = await sampler.sample()
                 quiet = asyncio.Lock()
                 load = Load(
                     stack, session, clock, course, quiet, record.told,
