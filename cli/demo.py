@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contracts.errors import Invalid
 from contracts.ids import ModelId
 
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ def demo(
     seconds: Annotated[
         float | None, typer.Option(min=1.0, help="End after so many real seconds.")
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="Use this configuration file; else none is read, wherever one lies.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Show Headstart at work: an emulated LocalAI, people and jobs, a dashboard with forecasts."""
     from adapters.log_setup import configure_logging
@@ -56,11 +64,30 @@ def demo(
         tempfile.TemporaryDirectory(prefix="headstart-demo-") as folder,
         contextlib.suppress(KeyboardInterrupt),
     ):
-        asyncio.run(_until_stopped(localai, time_scale, seconds, Path(folder)))
+        environ = usual_ports(own_configuration(os.environ, config, Path(folder)))
+        asyncio.run(_until_stopped(environ, localai, time_scale, seconds, Path(folder)))
+
+
+def own_configuration(
+    environ: Mapping[str, str], config: Path | None, folder: Path
+) -> dict[str, str]:
+    """With the file that was asked for, else with one that says nothing.
+
+    A ``headstart.yaml`` of the current folder, of a home or of the machine is somebody's
+    deployment: a demo with its models, ports and keys would show neither that nor itself.
+    """
+    if config is None:
+        config = folder / "demo.yaml"
+        config.write_text("# The demo has no configuration but the environment's.\n")
+    return {**environ, "HEADSTART_CONFIG": str(config.expanduser().absolute())}
 
 
 async def _until_stopped(
-    localai: str | None, time_scale: float, seconds: float | None, folder: Path
+    environ: Mapping[str, str],
+    localai: str | None,
+    time_scale: float,
+    seconds: float | None,
+    folder: Path,
 ) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -68,22 +95,24 @@ async def _until_stopped(
     if seconds is not None:
         asyncio.get_running_loop().call_later(seconds, stop.set)
     if localai is None:
-        await _emulated(time_scale, folder, stop)
+        await _emulated(environ, time_scale, folder, stop)
     else:
-        await _real(localai, folder, stop)
+        await _real(environ, localai, folder, stop)
 
 
-async def _real(url: str, folder: Path, stop: asyncio.Event) -> None:
+async def _real(environ: Mapping[str, str], url: str, folder: Path, stop: asyncio.Event) -> None:
     """A real LocalAI is only watched until somebody changes the mode on the page."""
     from cli.stack import Stack
 
-    env = {**usual_ports(os.environ), "HEADSTART_LOCALAI_URL": url}
+    env = {**environ, "HEADSTART_LOCALAI_URL": url}
     async with Stack(env, folder) as stack:
         _say(stack.control_url, stack.gateway_url, f"LocalAI at {url}, mode observe")
         await stop.wait()
 
 
-async def _emulated(time_scale: float, folder: Path, stop: asyncio.Event) -> None:
+async def _emulated(
+    environ: Mapping[str, str], time_scale: float, folder: Path, stop: asyncio.Event
+) -> None:
     from adapters.clock import ScaledClock
     from adapters.embedded_server import EmbeddedServer
     from cli.stack import Stack
@@ -91,7 +120,7 @@ async def _emulated(time_scale: float, folder: Path, stop: asyncio.Event) -> Non
     from simulator.recipe import parse_recipe
 
     recipe = parse_recipe(load_yaml(_data("traffic.yaml").read_text(encoding="utf-8")))
-    env = _environment(time_scale)
+    env = _environment(environ, time_scale)
     clock = ScaledClock.from_environment(env)
     with as_file(_data("models.yaml")) as models_file:
         kinds = {ModelId(model.name): model.kind for model in read_models(models_file)}
@@ -155,13 +184,13 @@ async def _seed(redis_url: str, recipe: Recipe, clock: ScaledClock) -> None:
         await client.aclose()
 
 
-def _environment(time_scale: float) -> dict[str, str]:
+def _environment(environ: Mapping[str, str], time_scale: float) -> dict[str, str]:
     today = datetime.fromtimestamp(time.time(), UTC).replace(
         hour=0, minute=0, second=0, microsecond=0
     )
     clock_s = today.timestamp() + START_OF_DAY_S
     return {
-        **usual_ports(os.environ),
+        **environ,
         "HEADSTART_ENV": "dev",
         "HEADSTART_TIME_SCALE": repr(time_scale),
         "HEADSTART_TIME_ANCHOR": f"{time.time()!r}:{clock_s!r}",
@@ -194,10 +223,8 @@ def _configured(environ: Mapping[str, str]) -> Settings:
 
 
 def _say(control_url: str, gateway_url: str, what: str) -> None:
-    from cli import services
-
     hint = ""
-    if control_url != services.control_url(_configured(os.environ)):
+    if control_url != _usual_control_url():
         hint = f"In a terminal: headstart explain MODEL --url {control_url}\n"
     sys.stdout.write(
         f"\nHeadstart runs with {what}.\n"
@@ -206,3 +233,13 @@ def _say(control_url: str, gateway_url: str, what: str) -> None:
         f"{hint}Stop it with Ctrl-C.\n"
     )
     sys.stdout.flush()
+
+
+def _usual_control_url() -> str:
+    """Where commands in this folder look; empty where its configuration cannot be read."""
+    from cli.services import control_url
+
+    try:
+        return control_url(_configured(os.environ))
+    except Invalid:
+        return ""

@@ -70,12 +70,12 @@ class Running:
 
 
 @asynccontextmanager
-async def running(*arguments: str, **environ: str) -> AsyncIterator[Running]:
+async def running(*arguments: str, folder: str = "/tmp", **environ: str) -> AsyncIterator[Running]:
     """A ``headstart`` command, with everything that it says; never left behind."""
     process = await asyncio.create_subprocess_exec(
         *command(*arguments),
         env=command_environment(**environ),
-        cwd="/tmp",
+        cwd=folder,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         limit=2**20,
@@ -160,8 +160,10 @@ async def test_the_demo_shows_forecasts_and_ends_by_itself_with_nothing_left():
 
 
 @pytest.mark.parametrize("chosen", [signal.SIGINT, signal.SIGTERM])
-async def test_the_demo_ends_at_once_when_it_is_told_to(chosen: signal.Signals):
-    async with running("demo", **ANY_PORTS) as demo:
+async def test_the_demo_ends_at_once_when_it_is_told_to(chosen: signal.Signals, tmp_path: Path):
+    # Nor does it mind whose configuration lies where it is started.
+    (tmp_path / "headstart.yaml").write_text("gateway: {nonsense: 1}\n")
+    async with running("demo", folder=str(tmp_path), **ANY_PORTS) as demo:
         await demo.said("Ctrl-C")
         family = demo.family()
         demo.process.send_signal(chosen)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from adapters.settings import load_settings
 from cli import ports
-from cli.demo import usual_ports
+from cli.demo import own_configuration, usual_ports
 
 NAMES = ("HEADSTART_GATEWAY_PORT", "HEADSTART_CONTROL_PORT")
 
@@ -29,3 +32,24 @@ def test_ports_that_somebody_chose_stay(monkeypatch):
     assert chosen(monkeypatch, HEADSTART_CONTROL_PORT="1234") == ["8080", "1234"]
     assert chosen(monkeypatch, **dict.fromkeys(NAMES, "0")) == ["0", "0"]
     assert chosen(monkeypatch, HEADSTART_CONTROL__PORT="1235") == ["8080", "1235"]
+
+
+def test_a_configuration_where_the_demo_is_started_is_not_the_demo_s(tmp_path, monkeypatch):
+    (tmp_path / "headstart.yaml").write_text("gateway: {port: 9999}\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()
+    told = {"HOME": "/nonexistent"}
+    assert load_settings(told).gateway_config().port == 9999
+    own = own_configuration(told, None, tmp_path / "demo")
+    assert load_settings(own).gateway_config().port == 8080
+    # Nor one that a shell names for other commands.
+    named = {**told, "HEADSTART_CONFIG": str(tmp_path / "headstart.yaml")}
+    assert load_settings(own_configuration(named, None, tmp_path / "demo")) == load_settings(own)
+
+
+def test_a_configuration_that_is_asked_for_is_the_demo_s(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("gateway: {port: 9999}\n")
+    monkeypatch.chdir(tmp_path)
+    own = own_configuration({"HOME": "/nonexistent"}, Path("mine.yaml"), tmp_path)
+    monkeypatch.chdir("/")
+    assert load_settings(own).gateway_config().port == 9999
