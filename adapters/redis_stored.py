@@ -27,6 +27,8 @@ def read_stored(client: redis.Redis, key: str) -> Stored | None:
             content = found.hgetall(key)
         case "set":
             content = frozenset(found.smembers(key))
+        case "list":
+            content = tuple(found.lrange(key, 0, -1))
         case "zset":
             content = tuple(found.zrange(key, 0, -1, withscores=True))
         case "stream":
@@ -44,27 +46,28 @@ def write_stored(client: redis.Redis, stored: Stored) -> None:
     key, content = stored.key, stored.content
     with client.pipeline(transaction=True) as pipe:
         pipe.delete(key)
-        for command in _commands(key, content):
+        for command in _commands(key, stored.kind, content):
             pipe.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
         if stored.expires_in_ms is not None:
             pipe.pexpire(key, max(1, stored.expires_in_ms))
         pipe.execute()
 
 
-def _commands(key: str, content: Any) -> Iterator[tuple[Any, ...]]:
-    match content:
-        case bytes():
+def _commands(key: str, kind: str, content: Any) -> Iterator[tuple[Any, ...]]:
+    match kind:
+        case "string":
             yield "SET", key, content
-        case frozenset():
-            yield "SADD", key, *sorted(content)
-        case tuple():
-            for first, second in content:
-                if isinstance(second, float):
-                    yield "ZADD", key, second, first
-                else:
-                    yield "XADD", key, first, *(word for pair in second.items() for word in pair)
-        case _:
+        case "hash":
             yield "HSET", key, *(word for pair in content.items() for word in pair)
+        case "set":
+            yield "SADD", key, *sorted(content)
+        case "list":
+            yield "RPUSH", key, *content
+        case "zset":
+            yield "ZADD", key, *(word for member, score in content for word in (score, member))
+        case _:
+            for entry, fields in content:
+                yield "XADD", key, entry, *(word for pair in fields.items() for word in pair)
 
 
 def keys_like(client: redis.Redis, pattern: str) -> Iterator[str]:

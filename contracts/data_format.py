@@ -35,10 +35,11 @@ StoredContent = (
     bytes
     | Mapping[bytes, bytes]
     | frozenset[bytes]
+    | tuple[bytes, ...]
     | tuple[tuple[bytes, float], ...]
     | tuple[tuple[str, Mapping[bytes, bytes]], ...]
 )
-"""Of a string, a hash, a set, a sorted set, a stream."""
+"""Of a string, a hash, a set, a list, a sorted set, a stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Stored:
     Attributes
     ----------
     kind : str
-        ``string``, ``hash``, ``set``, ``zset`` or ``stream``.
+        ``string``, ``hash``, ``set``, ``list``, ``zset`` or ``stream``.
     expires_in_ms : int or None
         None: it stays.
     """
