@@ -6,10 +6,10 @@ STAMP := $(VENV)/.installed
 RUNS := $(VENV)/.runs
 ARGS ?=
 
-.PHONY: help setup demo test chaos soak test-localai test-docker field-reports fuzz lint fmt type ci schema sbom audit docs clean
+.PHONY: help setup demo test chaos soak test-localai test-docker upgrade-fixtures field-reports fuzz lint fmt type ci schema sbom audit docs clean
 
 help: ## show what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make .venv with the headstart command and all tools
 
@@ -44,6 +44,9 @@ test-localai: $(STAMP) ## every call of ours against a real LocalAI that nobody 
 
 test-docker: $(STAMP) ## build the image and run the compose file (PYTHON_IMAGE=… for another base)
 	$(BIN)/python -m pytest -q -m docker tests/docker $(ARGS)
+
+upgrade-fixtures: $(STAMP) ## keep data as this release leaves it, for the tests of releases to come
+	$(BIN)/python -m tests.upgrade_data
 
 field-reports: $(STAMP) ## the table of field reports with counts, and the tests that replay them
 	$(BIN)/python -m tests.field_reports
