@@ -17,7 +17,7 @@ import structlog
 from redis.exceptions import RedisError, ResponseError
 
 from adapters.redis_blocking import connect_blocking
-from adapters.redis_client import connect
+from adapters.redis_client import connect, key_for
 from adapters.redis_stored import keys_like, read_stored, write_stored
 from adapters.release import installed_release
 from contracts.data_format import (
@@ -98,11 +98,11 @@ def settle(
     with connect_blocking(url) as client:
         until_s = time.monotonic() + _PATIENCE_REAL_S
         while not (_is_settled(client, known) or _is_marked_now(client, known)):
-            if client.set(FORMAT_LOCK, b"", nx=True, px=_LOCK_MS):
+            if client.set(key_for(client, FORMAT_LOCK), b"", nx=True, px=_LOCK_MS):
                 try:
                     _bring_up(client, known, migrations)
                 finally:
-                    client.delete(FORMAT_LOCK)
+                    client.delete(key_for(client, FORMAT_LOCK))
                 return
             if time.monotonic() > until_s:
                 raise RedisError("another process does not get on with bringing data up")
@@ -131,14 +131,14 @@ def _is_marked_now(client: redis.Redis, known: int) -> bool:
     if mark is None or mark.number != known:
         return False
     try:
-        client.set(FORMAT_KEY, _mark(known), nx=True)
+        client.set(key_for(client, FORMAT_KEY), _mark(known), nx=True)
     except ResponseError as error:
         _log.debug("data_format_not_written", place=_PLACE, error=str(error)[:200])
     return True
 
 
 def _text_of_mark(client: redis.Redis) -> bytes | None:
-    text = client.get(FORMAT_KEY)
+    text = client.get(key_for(client, FORMAT_KEY))
     return text.encode() if isinstance(text, str) else text
 
 
@@ -151,15 +151,15 @@ def _bring_up(
     begun = known if mark is None else mark.number
     for number in steps(begun, known):
         changed = sum(_migrate(client, each) for each in migrations.get(number, ()))
-        client.set(FORMAT_KEY, _mark(number + 1))
+        client.set(key_for(client, FORMAT_KEY), _mark(number + 1))
         _log.info("data_brought_up", place=_PLACE, to_format=number + 1, changed=changed)
-    client.set(FORMAT_KEY, _mark(known))
+    client.set(key_for(client, FORMAT_KEY), _mark(known))
 
 
 def _migrate(client: redis.Redis, migration: KeyMigration) -> int:
     changed = 0
-    for key in keys_like(client, migration.pattern):
-        client.pexpire(FORMAT_LOCK, _LOCK_MS)
+    for key in keys_like(client, key_for(client, migration.pattern)):
+        client.pexpire(key_for(client, FORMAT_LOCK), _LOCK_MS)
         before = read_stored(client, key)
         after = None if before is None else migration.change(before)
         if after == before:

@@ -18,7 +18,7 @@ from contracts.events import AnyEvent
 from contracts.world import WorldSnapshot
 
 _AT_ONCE = 5000
-_SCHEMES = ("redis://", "rediss://", "unix://")
+_SCHEMES = ("redis://", "rediss://", "unix://", "redis+", "rediss+")
 
 
 def read_log(source: str) -> tuple[list[AnyEvent], WorldSnapshot | None, int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from contracts import redis_keys
 from workers.queues import QUEUES
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +73,16 @@ def test_every_redis_key_is_in_the_architecture_and_no_other():
     text = (ROOT / "docs/architecture.md").read_text()
     told = set(re.findall(r"^\| `(headstart:[^`<]+)(?:<\w+>:?)*`", text, re.MULTILINE))
     assert told == _keys_in_code()
+
+
+def test_every_redis_key_is_shown_with_the_tag_that_it_has_in_a_cluster():
+    text = (ROOT / "docs/architecture.md").read_text()
+    rows = re.findall(r"^\| `(headstart:[^`]+)` \| (?:`(\{[\w\-]+\})`)?", text, re.MULTILINE)
+    assert len(rows) > 30
+    for key, tag in rows:
+        is_of_jobs = key.startswith("headstart:job-")
+        assert is_of_jobs is not bool(tag), key
+        assert is_of_jobs or redis_keys.tagged(key).startswith(f"headstart:{tag}"), key
 
 
 def test_the_architecture_lists_every_folder_that_is_shipped():
