@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -51,6 +52,7 @@ _PASSING = (
     ClusterDownError,
 )  # fmt: skip
 
+_IN_PIPELINE = re.compile(r"^Command # \d+ .* of pipeline caused error: \(?['\"]?", re.DOTALL)
 _HANDLE_CLOSED = "the handler is closed"
 
 _PASSING_ERRORS = (
@@ -259,12 +261,14 @@ def _cancellations() -> int:
 
 
 def _mapped(error: RedisError, what: str) -> HeadstartError:
-    message = f"{what}: {type(error).__name__}: {str(error)[:200]}"
+    # In a pipeline redis-py puts the command before it, with all that it carries.
+    said = _IN_PIPELINE.sub("", str(error))
+    message = f"{what}: {type(error).__name__}: {said[:200]}"
     if isinstance(_refusal(error), (AuthenticationError, AuthorizationError)):
         return Permanent(message)
     if isinstance(error, _PASSING):
         return Transient(message)
-    if isinstance(error, ResponseError) and str(error).startswith(_PASSING_ERRORS):
+    if isinstance(error, ResponseError) and said.startswith(_PASSING_ERRORS):
         return Transient(message)
     return Permanent(message)
 

@@ -5,6 +5,8 @@ import contextlib
 
 import pytest
 from redis import exceptions as of_redis
+from redis.asyncio import ConnectionPool
+from redis.asyncio.client import Pipeline
 
 from adapters.redis_client import block_ms, check_replies, mapped_errors, text
 from contracts.errors import HeadstartError, Permanent, Transient
@@ -35,6 +37,28 @@ def test_every_error_of_the_server_is_one_of_two(error: Exception, kind: type[He
     with pytest.raises(kind, match=r"^store a thing: ") as raised, mapped_errors("store a thing"):
         raise error
     assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("MISCONF Errors writing to the AOF file", Transient),
+        ("LOADING the dataset", Transient),
+        ("WRONGTYPE of another kind", Permanent),
+    ],
+)
+def test_an_error_in_a_pipeline_is_the_servers_own_and_without_the_command(
+    said: str, kind: type[HeadstartError]
+):
+    """As redis-py words it, by redis-py itself."""
+    error = of_redis.ResponseError(said)
+    Pipeline(ConnectionPool(), {}, transaction=True, shard_hint=None).annotate_exception(
+        error, 1, ("HSET", "headstart:profiles", "chat-a\nof a pipeline")
+    )
+    with pytest.raises(kind) as raised, mapped_errors("store profiles"):
+        raise error
+    assert str(raised.value).startswith(f"store profiles: ResponseError: {said}")
+    assert "HSET" not in str(raised.value)
 
 
 def test_a_refusal_wrapped_as_a_broken_connection_is_still_a_refusal():
