@@ -387,9 +387,12 @@ class WorldSnapshot:
 
     def on_node(self, node: NodeId) -> tuple[ModelStatus, ...]:
         """The models of one node, by name."""
-        return tuple(
-            self.models[name] for name in sorted(self.models) if self.models[name].node == node
-        )
+        here = (status for status in self.models.values() if status.node == node)
+        return tuple(sorted(here, key=_name))
+
+
+def _name(status: ModelStatus) -> ModelId:
+    return status.model
 
 
 def tier_of(status: ModelStatus, warmth: Warmth | None) -> Tier:

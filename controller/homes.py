@@ -58,12 +58,15 @@ def rehomed(
     """
     if len(world.nodes) < 2:
         return world, ()
+    space = _space(world, config)
     listers: dict[ModelId, list[NodeId]] = {}
-    for name in sorted(world.nodes):
+    holders: dict[ModelId, list[NodeId]] = {}
+    for name in sorted(world.nodes, key=lambda name: (-(space[name].free_bytes or 0), name)):
         if world.nodes[name].alive:
             for model in world.nodes[name].lists:
                 listers.setdefault(model, []).append(name)
-    space = _space(world, config)
+            for model in world.nodes[name].residents:
+                holders.setdefault(model, []).append(name)
     models = dict(world.models)
     moves: list[Move] = []
     for model, listing in sorted(listers.items()):
@@ -71,7 +74,8 @@ def rehomed(
         nodes = [name for name in listing if not world.nodes[name].leaving] or listing
         if status is None or nodes == [status.node]:
             continue
-        move = _move(world, status, nodes, space, profiles.get(model))
+        resident = [name for name in holders.get(model, ()) if name in nodes]
+        move = _move(world, status, nodes, resident, space, profiles.get(model))
         if move is None:
             continue
         is_there = model in world.nodes[move.after].residents
@@ -101,26 +105,17 @@ def _move(
     world: WorldSnapshot,
     status: ModelStatus,
     nodes: list[NodeId],
+    resident: list[NodeId],
     space: Mapping[NodeId, _Space],
     profile: ModelProfile | None,
 ) -> Move | None:
+    """Where it is better off; ``nodes`` know it, those with the most free memory first."""
     home = world.nodes.get(status.node)
     is_absent = status.residency in (Residency.COLD, Residency.FAILED)
     is_lost = home is None or not home.alive or (home.leaving and status.node not in nodes)
 
-    def best_of(names: list[NodeId]) -> NodeId:
-        return min(
-            names,
-            key=lambda name: (
-                _quality(world.nodes[name], status, space[name], profile),
-                -(space[name].free_bytes or 0),
-                name,
-            ),
-        )
-
-    resident = [name for name in nodes if status.model in world.nodes[name].residents]
     if is_lost or (is_absent and status.node not in nodes):
-        after = best_of(resident or nodes)
+        after = _best_of(resident or nodes, world, status, space, profile)
         leaves = home is not None and home.alive and home.leaving
         reason = Reason.INSTANCE_MISSING if leaves else Reason.NODE_LOST
         return Move(model=status.model, before=status.node, after=after, reason=reason)
@@ -129,7 +124,7 @@ def _move(
     if resident:
         if status.node in resident:
             return None
-        after = best_of(resident)
+        after = _best_of(resident, world, status, space, profile)
         kinds = [
             _quality(world.nodes[name], status, space[name], profile)[0]
             for name in (status.node, after)
@@ -141,13 +136,32 @@ def _move(
     if status.residency is Residency.FAILED:
         # The same model may fail everywhere: its cool-down holds, wherever it is.
         return None
-    after = best_of(nodes)
+    after = _best_of(nodes, world, status, space, profile)
     here, there = (
         _quality(world.nodes[name], status, space[name], profile) for name in (status.node, after)
     )
     if there < here or (there == here and _is_roomier(status, space, after)):
         return Move(model=status.model, before=status.node, after=after, reason=Reason.NO_ROOM)
     return None
+
+
+def _best_of(
+    names: list[NodeId],
+    world: WorldSnapshot,
+    status: ModelStatus,
+    space: Mapping[NodeId, _Space],
+    profile: ModelProfile | None,
+) -> NodeId:
+    """The first of the best quality has the most free: the rest need not be looked at."""
+    best = (1 if _preferred(status, profile) is None else 0, False)
+    found, least = names[0], (_TOO_SMALL, True)
+    for name in names:
+        quality = _quality(world.nodes[name], status, space[name], profile)
+        if quality < least:
+            found, least = name, quality
+        if quality == best:
+            break
+    return found
 
 
 def _is_roomier(status: ModelStatus, space: Mapping[NodeId, _Space], other: NodeId) -> bool:
@@ -165,14 +179,18 @@ def _quality(
     wanted_bytes = status.needed_bytes if takes_main_memory(status, node) else 0
     if space.usable_bytes is not None and wanted_bytes > space.usable_bytes:
         return _TOO_SMALL, True
-    preferred = None if profile is None else profile.preferred_backend
-    if preferred is None and status.on_host:
-        preferred = CPU
+    preferred = _preferred(status, profile)
     if preferred is not None and node.accelerator == preferred:
         kind = 0
     else:
         kind = 2 if node.accelerator == CPU else 1
     return kind, space.free_bytes is not None and space.free_bytes < wanted_bytes
+
+
+def _preferred(status: ModelStatus, profile: ModelProfile | None) -> str | None:
+    """The kind of node that it is for; None: a GPU of any kind."""
+    preferred = None if profile is None else profile.preferred_backend
+    return CPU if preferred is None and status.on_host else preferred
 
 
 def _space(world: WorldSnapshot, config: PlannerConfig) -> dict[NodeId, _Space]:

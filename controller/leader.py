@@ -66,6 +66,7 @@ from controller.scoreboard import Scoreboard
 from controller.stamps import Stamps
 from controller.strains import with_strains
 from controller.takeover import orphaned
+from controller.thawed import frozen, thawed
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -175,9 +176,8 @@ class Leader:
                 follow("forecasts", ports.forecasts.updates, self._forecast, ports.clock)
             )
             after, log = self._world.position, ports.events
-            group.create_task(
-                follow_log(log, self._logged, ports.clock, after=after, count=FOLD_AT_ONCE)
-            )
+            read = follow_log(log, self._logged, ports.clock, after=after, count=FOLD_AT_ONCE)
+            group.create_task(read)
             group.create_task(self._memory.run())
             group.create_task(self._ahead.run())
             group.create_task(self._ladders.run(self._posts.look_now))
@@ -337,20 +337,20 @@ class Leader:
         self._outbox.add(lambda: self._ports.journal.append(decisions))
 
     def _forecast(self, forecasts: tuple[ModelForecast, ...]) -> None:
-        for forecast in forecasts:
-            self._forecasts[forecast.model] = forecast
+        self._forecasts.update({forecast.model: forecast for forecast in forecasts})
         self._wake.set()
 
     def _logged(self, entries: tuple[tuple[str, AnyEvent], ...]) -> None:
         """What others wrote; our own events were folded when they were made."""
-        for entry_id, event in entries:
+        self._world = thawed(self._world)
+        for _, event in entries:
             if event.source != self._owner:
                 self._world = fold(self._world, event)
                 self._memory.heard(event)
             if isinstance(event, RequestDispatched):
                 self._scores = self._scores.dispatched(event, self._world, self._config.planner)
             self._referee.heard(event, self._world, self._forecasts, self._config.planner)
-            self._world = replace(self._world, position=entry_id)
+        self._world = frozen(self._world, position=entries[-1][0])
         self._wake.set()
 
     def _emit(self, event: AnyEvent) -> None:

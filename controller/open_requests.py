@@ -8,7 +8,17 @@ from contracts.events import LoadCause, PriorityClass, RequestDispatched, Reques
 from contracts.ids import ModelId, RequestId
 from contracts.messages import LoadWanted
 from contracts.world import ModelStatus, OpenRequest, Residency, WorldSnapshot
+from controller.thawed import with_model, with_request, without_request
 from controller.wish_list import MODEL_S, RUNG_S, with_wish
+
+__all__ = [
+    "MAX_OPEN_REQUESTS",
+    "dispatch_request",
+    "end_request",
+    "fold_wanted",
+    "receive_request",
+    "with_model",
+]
 
 MAX_OPEN_REQUESTS = 20_000
 """Beyond it new requests are not tracked one by one; the drain handshake still protects them."""
@@ -51,14 +61,14 @@ def dispatch_request(world: WorldSnapshot, event: RequestDispatched) -> WorldSna
     if request.dispatched_at_s is not None:
         # Sent on to another node, since the first refused the connection.
         moved = replace(request, node=event.node)
-        return replace(world, requests={**world.requests, event.request_id: moved})
+        return with_request(world, event.request_id, moved)
     status = world.models[request.model]
     waiting = status.waiting - 1
     served_by = request.model
     if event.served_by is not None and event.served_by in world.models:
         served_by = event.served_by
     sent = replace(request, model=served_by, dispatched_at_s=event.at_s, node=event.node)
-    world = replace(world, requests={**world.requests, event.request_id: sent})
+    world = with_request(world, event.request_id, sent)
     waited = replace(
         status, waiting=waiting, wanted_since_s=status.wanted_since_s if waiting else None
     )
@@ -75,7 +85,6 @@ def end_request(world: WorldSnapshot, request_id: RequestId, at_s: float) -> Wor
     request = world.requests.get(request_id)
     if request is None:
         return world
-    requests = {name: open_ for name, open_ in world.requests.items() if name != request_id}
     status = world.models[request.model]
     if request.dispatched_at_s is None:
         waiting = status.waiting - 1
@@ -90,12 +99,7 @@ def end_request(world: WorldSnapshot, request_id: RequestId, at_s: float) -> Wor
         )
         if request.priority is PriorityClass.REALTIME:
             status = replace(status, last_realtime_at_s=_later(status.last_realtime_at_s, at_s))
-    return with_model(replace(world, requests=requests), status)
-
-
-def with_model(world: WorldSnapshot, status: ModelStatus) -> WorldSnapshot:
-    """The world with this status in place of the model's last one."""
-    return replace(world, models={**world.models, status.model: status})
+    return with_model(without_request(world, request_id), status)
 
 
 def _taken_back(world: WorldSnapshot, request_id: RequestId, at_s: float) -> WorldSnapshot:
@@ -104,7 +108,7 @@ def _taken_back(world: WorldSnapshot, request_id: RequestId, at_s: float) -> Wor
     wanted_s = status.wanted_since_s
     waits = replace(request, dispatched_at_s=None, node=None)
     return with_model(
-        replace(world, requests={**world.requests, request_id: waits}),
+        with_request(world, request_id, waits),
         replace(
             status,
             in_flight=status.in_flight - 1,
@@ -130,7 +134,7 @@ def _open(
     request = OpenRequest(model=model, source=source, received_at_s=at_s, priority=priority)
     if priority is PriorityClass.REALTIME:
         status = replace(status, last_realtime_at_s=_later(status.last_realtime_at_s, at_s))
-    world = _used(replace(world, requests={**world.requests, request_id: request}), status, at_s)
+    world = _used(with_request(world, request_id, request), status, at_s)
     return with_model(
         world,
         replace(

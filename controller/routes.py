@@ -9,6 +9,7 @@ from dataclasses import replace
 from contracts.config import ModelProfile, PlannerConfig
 from contracts.events import PriorityClass
 from contracts.ids import ModelId, NodeId
+from contracts.instances import primary_of
 from contracts.messages import LoadAnswer
 from contracts.plan import Outcome, PlannerState
 from contracts.reasons import Reason, explain
@@ -16,13 +17,16 @@ from contracts.routing import ModelRoute, NodeRoute, RoutingTable
 from contracts.world import ModelStatus, Residency, WorldSnapshot
 from controller.copies import Copy
 from controller.homes import CPU
-from controller.instances import primary_of
 from controller.memory import room
 from controller.places import takes_main_memory
 from controller.policies.base import expected_load_s
 from controller.yielding import handed_over
 
 TABLE_REPEAT_S = 10.0
+USE_S = 1.0
+"""As often as gateways say in their beats what they have in flight."""
+
+_NOWHERE: dict[NodeId, Residency] = {}
 _REFUSALS = {
     Reason.COOL_DOWN,
     Reason.GPU_YIELDED,
@@ -75,10 +79,28 @@ def _address(world: WorldSnapshot, node: NodeId) -> str:
 
 
 def is_news(table: RoutingTable, last: RoutingTable | None) -> bool:
-    """Whether gateways need to be told: an unchanged table is repeated now and then."""
-    if last is None or replace(table, made_at_s=last.made_at_s) != last:
+    """Whether gateways need to be told: an unchanged table is repeated now and then.
+
+    With traffic the last uses and what is in flight change all the time. They alone are told
+    once in ``USE_S``, since a table of many models and nodes is long.
+    """
+    if last is None:
         return True
-    return table.made_at_s >= last.made_at_s + TABLE_REPEAT_S
+    if replace(table, made_at_s=last.made_at_s) == last:
+        return table.made_at_s >= last.made_at_s + TABLE_REPEAT_S
+    return table.made_at_s >= last.made_at_s + USE_S or _without_use(table) != _without_use(last)
+
+
+def _without_use(table: RoutingTable) -> RoutingTable:
+    return replace(
+        table,
+        made_at_s=0.0,
+        models={
+            name: route if route.last_used_at_s is None else replace(route, last_used_at_s=None)
+            for name, route in table.models.items()
+        },
+        nodes={name: replace(node, in_flight=0) for name, node in table.nodes.items()},
+    )
 
 
 def load_answer(
@@ -129,27 +151,42 @@ def _routes(
     world: WorldSnapshot, profiles: Mapping[ModelId, ModelProfile], leaving: Collection[Copy]
 ) -> dict[ModelId, ModelRoute]:
     """Each model at its home, and beside it where else it is known."""
-    places: dict[ModelId, dict[NodeId, Residency]] = {}
-    if len(world.nodes) > 1:
-        for node in world.nodes.values():
-            for name in node.lists:
-                there = Residency.HOT if name in node.residents else Residency.COLD
-                if Copy(name, node.node) in leaving:
-                    there = Residency.DRAINING
-                places.setdefault(name, {})[node.node] = there
+    places = _places(world, leaving) if len(world.nodes) > 1 else {}
     routes = {}
     for name, status in world.models.items():
-        known = places.get(name, {})
-        only_home = not known or set(known) == {status.node}
+        known = places.get(name, _NOWHERE)
+        only_home = not known or (len(known) == 1 and status.node in known)
         profile = profiles.get(name)
         routes[name] = _route(
             status,
-            {} if only_home else {**known, status.node: status.residency},
+            _NOWHERE if only_home else {**known, status.node: status.residency},
             slots=None if profile is None else profile.slots,
             cores=_cores(world, status, profile),
             main_bytes=_main_bytes(world, status),
         )
     return routes
+
+
+def _places(
+    world: WorldSnapshot, leaving: Collection[Copy]
+) -> dict[ModelId, dict[NodeId, Residency]]:
+    """Of each model the nodes that know it: with many nodes these are most of the table."""
+    places: dict[ModelId, dict[NodeId, Residency]] = {}
+    for name, node in world.nodes.items():
+        for model in node.lists:
+            at = places.get(model)
+            if at is None:
+                places[model] = {name: Residency.COLD}
+            else:
+                at[name] = Residency.COLD
+        listed = set(node.lists)
+        for model in node.residents:
+            if model in listed:
+                places[model][name] = Residency.HOT
+    for copy in leaving:
+        if copy.node in places.get(copy.model, _NOWHERE):
+            places[copy.model][copy.node] = Residency.DRAINING
+    return places
 
 
 def _main_bytes(world: WorldSnapshot, status: ModelStatus) -> int | None:

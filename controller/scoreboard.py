@@ -15,6 +15,9 @@ from controller.policies.base import Context, expected_load_s
 from controller.policies.recency import LocalAILru
 from controller.shadow import ShadowLru
 
+LIMIT_S = 10.0
+"""How long a limit holds that was reckoned for a node: models come and go seldom."""
+
 OURS = "headstart"
 LOCALAI = "localai-lru"
 _NO_FORECASTS: Forecasts = {}
@@ -32,6 +35,8 @@ class Scoreboard:
     cold_requests: int = 0
     shadow: ShadowLru = field(default_factory=ShadowLru)
     localai_limit: int | None = None
+    limits: Mapping[NodeId, tuple[float, int | None]] = field(default_factory=dict, compare=False)
+    """Of each node when its limit was reckoned and what it is: all its models are looked at."""
 
     @classmethod
     def resumed(cls, baselines: Mapping[str, Mapping[str, float]]) -> Scoreboard:
@@ -54,9 +59,12 @@ class Scoreboard:
     ) -> Scoreboard:
         """What really happened, by the gateway's own word, and the shadow's turn at the same."""
         status = world.models.get(event.model) if event.model is not None else None
-        limit = None if status is None else _localai_limit(world, status.node, config)
-        if status is None or limit is None:
+        if status is None:
             return self
+        limits = self._limits(world, status.node, config)
+        limit = limits[status.node][1]
+        if limit is None:
+            return replace(self, limits=limits)
         shadow = self.shadow.arrived(
             status.model,
             event.at_s - event.queue_wait_s,
@@ -68,7 +76,17 @@ class Scoreboard:
             cold_requests=self.cold_requests + event.cold,
             shadow=shadow,
             localai_limit=limit,
+            limits=limits,
         )
+
+    def _limits(
+        self, world: WorldSnapshot, node: NodeId, config: PlannerConfig
+    ) -> Mapping[NodeId, tuple[float, int | None]]:
+        known = self.limits.get(node)
+        if known is not None and 0.0 <= world.taken_at_s - known[0] < LIMIT_S:
+            return self.limits
+        limit = _localai_limit(world, node, config)
+        return {**self.limits, node: (world.taken_at_s, limit)}
 
     def figures(self) -> Mapping[str, Mapping[str, float]]:
         """By policy, for the snapshot store; ``model_limit`` is what LocalAI would be told."""

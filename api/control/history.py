@@ -61,7 +61,7 @@ class DemandHistory:
         in ``forgotten``.
     """
 
-    def __init__(self, *, minutes: int = 360, max_models: int = 500) -> None:
+    def __init__(self, *, minutes: int = 360, max_models: int = 1000) -> None:
         self._minutes = minutes
         self._max_models = max_models
         self._series: OrderedDict[ModelId, _Series] = OrderedDict()
@@ -86,6 +86,8 @@ class DemandHistory:
             return
         boundary = round(arrivals.made_at_s / MINUTE_S)
         distance_s = abs(arrivals.made_at_s - boundary * MINUTE_S)
+        if forecast.model not in self._series and len(self._series) >= self._max_models:
+            return  # who is asked for stays; what is only forecast takes nobody's place
         series = self._of(forecast.model)
         for horizon in arrivals.horizons:
             series.forecast(horizon, boundary, distance_s)

@@ -8,11 +8,13 @@ import pytest
 
 from contracts.config import ModelProfile
 from contracts.events import PriorityClass
+from contracts.ids import NodeId
 from contracts.plan import Outcome, PlannerState
 from contracts.reasons import Reason, explain
 from contracts.routing import ModelRoute, NodeRoute
-from contracts.world import Mode, Residency, Sla
-from controller.routes import TABLE_REPEAT_S, is_news, load_answer, routing_table
+from contracts.world import Mode, NodeStatus, Residency, Sla
+from controller.copies import Copy
+from controller.routes import TABLE_REPEAT_S, USE_S, is_news, load_answer, routing_table
 from tests.worlds import MIB, NODE, A, B, C, config, model, world
 
 
@@ -169,3 +171,31 @@ def test_a_table_is_news_when_it_changed_or_after_a_while():
     assert not is_news(same, first)
     assert is_news(other, first)
     assert is_news(later, first)
+
+
+def test_what_only_traffic_changes_is_told_once_a_second():
+    def used(now_s):
+        return table(world(model(A, Residency.HOT, used_s=now_s), model(B), now_s=now_s))
+
+    first = used(100.0)
+    assert not is_news(used(100.5), first)
+    assert is_news(used(100.0 + USE_S), first)
+    loads = table(world(model(A, Residency.HOT), model(B, Residency.LOADING), now_s=100.1))
+    assert is_news(loads, first)
+
+
+def test_nodes_that_know_a_model_are_told_with_what_is_there():
+    two, three = NodeId("two"), NodeId("three")
+    one = world(model(A, Residency.HOT), model(B), now_s=100.0)
+    nodes = {
+        **{name: replace(node, lists=(A, B), residents=(A,)) for name, node in one.nodes.items()},
+        two: NodeStatus(node=two, alive=True, lists=(A,), residents=(A, C)),
+        three: NodeStatus(node=three, alive=True, lists=(A,), residents=(A,)),
+    }
+    found = table(replace(one, nodes=nodes), leaving=(Copy(A, three), Copy(C, two)))
+    assert found.models[A].places == {
+        NODE: Residency.HOT,
+        two: Residency.HOT,
+        three: Residency.DRAINING,
+    }
+    assert found.models[B].places == {}

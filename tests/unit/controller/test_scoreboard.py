@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from contracts.ids import ModelId
-from controller.scoreboard import LOCALAI, OURS, Scoreboard
+from controller.scoreboard import LIMIT_S, LOCALAI, OURS, Scoreboard
 from tests.worlds import A, B, C, config, dispatched, model, world
 
 
@@ -62,3 +64,12 @@ def test_it_goes_on_from_what_was_published():
     assert again.figures() == board.figures()
     assert again.shadow.ready_at_s == {}
     assert Scoreboard.resumed({}) == Scoreboard()
+
+
+def test_the_limit_of_a_node_is_reckoned_again_after_a_while():
+    fits_two, fits_one = three_models(), world(model(A), model(B), model(C), mb=12)
+    board = Scoreboard().dispatched(dispatched("r", A, 100.0), fits_two, config())
+    soon = board.dispatched(dispatched("s", A, 101.0), fits_one, config())
+    assert soon.localai_limit == board.localai_limit
+    later = replace(fits_one, taken_at_s=fits_two.taken_at_s + LIMIT_S)
+    assert soon.dispatched(dispatched("t", A, 111.0), later, config()).localai_limit == 1
