@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
+from adapters.public_addresses import is_public
 from contracts.errors import Invalid, Permanent, Transient
 
 _LIMIT_REAL_S = 10.0
@@ -33,8 +33,10 @@ class HttpNotifier:
     async def notify(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Post once; see the port."""
         check_webhook(url, allow_private=self._allow_private)
-        resolver = aiohttp.ThreadedResolver() if self._allow_private else _PublicResolver()
-        connector = aiohttp.TCPConnector(resolver=resolver)
+        connector = aiohttp.TCPConnector(
+            resolver=aiohttp.ThreadedResolver(),
+            socket_factory=None if self._allow_private else _public_socket,
+        )
         timeout = aiohttp.ClientTimeout(total=_LIMIT_REAL_S)
         try:
             async with (
@@ -46,9 +48,12 @@ class HttpNotifier:
                 ) as response,
             ):
                 status = response.status
+        except aiohttp.InvalidURL as error:
+            raise Permanent("the webhook's URL cannot be called") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            if isinstance(error.__cause__, _NotPublic):
-                raise Permanent(str(error.__cause__)) from error
+            refused = _refusal(error)
+            if refused is not None:
+                raise Permanent(str(refused)) from error
             raise Transient(f"the webhook did not answer: {type(error).__name__}") from error
         if status in _PASSING:
             raise Transient(f"the webhook answered {status}")
@@ -59,53 +64,48 @@ class HttpNotifier:
 def check_webhook(url: str, *, allow_private: bool) -> None:
     """Raise Invalid for what can be no webhook; names are judged when they are resolved."""
     try:
-        parts = urlsplit(url)
-        host = parts.hostname
-        _ = parts.port
-    except ValueError as error:
-        raise Invalid(f"webhook: no URL: {error}") from error
-    if parts.scheme not in ("http", "https") or not host:
+        # Read as it will be read when it is called: two parsers may see two hosts in one text.
+        parts = URL(url)
+    except (ValueError, TypeError) as error:
+        raise Invalid("webhook: this is no URL") from error
+    if parts.scheme not in ("http", "https") or not parts.host:
         raise Invalid("webhook: must be a URL that begins with http:// or https://")
-    if parts.username is not None or parts.password is not None:
+    if parts.user is not None or parts.password is not None:
         raise Invalid("webhook: must hold no password")
-    if allow_private:
+    if allow_private or not _is_address(parts.host):
         return
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return
-    if not _is_public(str(address)):
-        raise Invalid(f"webhook: {address} is no public address")
+    if not is_public(parts.host):
+        raise Invalid(f"webhook: {parts.host} is no public address")
 
 
 class _NotPublic(OSError):
-    """A name that leads into our own network."""
+    """What was to be called is in our own network."""
 
 
-class _PublicResolver(AbstractResolver):
-    """Resolves names, and refuses those of addresses that are not public.
-
-    What is checked is what is connected to: a name cannot change its mind in between.
-    """
-
-    def __init__(self) -> None:
-        self._resolver = aiohttp.ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        for one in found:
-            if not _is_public(one["host"]):
-                raise _NotPublic(f"the webhook's name {host} leads to no public address")
-        return found
-
-    async def close(self) -> None:
-        await self._resolver.close()
+def _public_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket for what is connected to: a name cannot change its mind in between."""
+    family, kind, protocol, _, address = info
+    if not is_public(str(address[0])):
+        raise _NotPublic("the webhook leads to no public address")
+    return socket.socket(family=family, type=kind, proto=protocol)
 
 
-def _is_public(address: str) -> bool:
-    parsed = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(parsed, ipaddress.IPv6Address):
-        parsed = parsed.ipv4_mapped or parsed.sixtofour or parsed
-    return parsed.is_global and not parsed.is_multicast
+def _refusal(error: BaseException) -> BaseException | None:
+    """Our own refusal below an error of the library."""
+    seen: list[BaseException] = [error]
+    while seen:
+        one = seen.pop()
+        if isinstance(one, _NotPublic):
+            return one
+        seen += [each for each in (one.__cause__, one.__context__) if each is not None]
+        if isinstance(one, BaseExceptionGroup):
+            seen += one.exceptions
+    return None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
