@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contracts.ids import NodeId
@@ -59,3 +60,12 @@ def instance_id(address: str) -> NodeId:
     'localai-10.0.0.5'
     """
     return NodeId(f"localai-{address}")
+
+
+def primary_of(instances: Mapping[NodeId, Instance]) -> NodeId | None:
+    """Who answers for all where only one may: of those that stay, who is known longest."""
+    staying = [one for one in instances.values() if not one.is_leaving]
+    first = min(
+        staying or instances.values(), key=lambda one: (one.joined_at_s, one.node), default=None
+    )
+    return None if first is None else first.node

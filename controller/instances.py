@@ -92,15 +92,6 @@ def looked(
     )
 
 
-def primary_of(instances: Mapping[NodeId, Instance]) -> NodeId | None:
-    """Who answers for all where only one may: of those that stay, who is known longest."""
-    staying = [one for one in instances.values() if not one.is_leaving]
-    first = min(
-        staying or instances.values(), key=lambda one: (one.joined_at_s, one.node), default=None
-    )
-    return None if first is None else first.node
-
-
 def decided(changes: Collection[Change], sequence: str, now_s: float) -> tuple[Decision, ...]:
     """The changes as decisions; ``sequence`` makes their ids unique."""
     return tuple(

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
 from adapters.clock import ScaledClock
-from adapters.localai import LocalAIServer
-from adapters.upstreams import open_upstream
+from adapters.localai_doors import LocalAIDoors
+from adapters.localai_fleet import LocalAIFleet
 from api.gateway.server import GatewayServer, bind
 from api.gateway.service import GatewayPorts, GatewayService
 from contracts.config import ControllerConfig, GatewayConfig, NodeConfig, PlannerConfig
@@ -23,6 +24,7 @@ from contracts.routing import RoutingTable
 from contracts.world import Residency
 from controller.loop import ControlLoop
 from controller.ports import Ports
+from controller.sight import Sight
 from simulator.memory_load_lock import MemoryLoadLock
 from simulator.memory_ports import (
     MemoryControlStore,
@@ -47,6 +49,8 @@ class Cluster:
         Running ones by node name; the first is the primary.
     accelerators : mapping
         Of nodes that are not ``cuda``.
+    behind : str
+        The name that all of them were found behind; then they come and go with ``addresses``.
     controller : bool
         Whether a controller runs; it orders (mode ``active``) unless ``observes``.
     """
@@ -57,6 +61,7 @@ class Cluster:
         *,
         scale: float = 20.0,
         accelerators: Mapping[str, str] | None = None,
+        behind: str = "",
         controller: bool = True,
         observes: bool = False,
         **gateway: Any,
@@ -69,13 +74,16 @@ class Cluster:
                 url=emulator.url,
                 accelerator=(accelerators or {}).get(name, "cuda"),
                 primary=name == first,
+                behind=behind,
             )
             for name, emulator in emulators.items()
         )
         plain = GatewayConfig(host="127.0.0.1", port=0, nodes=self.nodes, expose_topology=True)
         self.config = replace(plain, **gateway)
         self.emulators = emulators
+        self.addresses: tuple[str, ...] | None = tuple(_host(node.url) for node in self.nodes)
         self.events = MemoryEventLog(clock=self.clock)
+        self.journal = MemoryDecisionJournal(clock=self.clock)
         self._has_controller = controller
         self._observes = observes
         self.url = ""
@@ -85,15 +93,22 @@ class Cluster:
         self.to_controller = to_controller = MemoryMailbox[ToController](clock=clock)
         to_gateways: MemoryMailbox[ToGateways] = MemoryMailbox(clock=clock)
         snapshots = MemorySnapshotStore()
-        self._servers = {node.node: LocalAIServer(node, clock) for node in self.nodes}
+        self._doors = doors = LocalAIDoors(
+            self.nodes,
+            clock,
+            lambda node: Sight(node.node, clock=clock, accelerator=node.accelerator),
+            resolve=lambda _host, _port: self.addresses,
+        )
+        self._fleet = fleet = LocalAIFleet(self.config, clock)
         alone = not self._has_controller
         self.service = GatewayService(
             GatewayId("gateway-1"),
             self.config,
             GatewayPorts(
                 clock=clock,
-                upstreams={node.node: open_upstream(node.url) for node in self.nodes},
-                servers=dict(self._servers),
+                upstreams=fleet.upstreams,
+                servers=fleet.servers,
+                doors=fleet,
                 events=self.events,
                 to_controller=None if alone else to_controller,
                 to_gateways=None if alone else to_gateways,
@@ -118,11 +133,13 @@ class Cluster:
                     to_controller=to_controller,
                     to_gateways=to_gateways,
                     forecasts=MemoryForecastStore(clock=clock),
-                    journal=MemoryDecisionJournal(clock=clock),
+                    journal=self.journal,
                     controls=MemoryControlStore(),
                     snapshots=snapshots,
                     lease=MemoryLease(),
-                    servers=dict(self._servers),
+                    servers=doors.servers,
+                    sights=doors.sights,
+                    doors=doors if doors.are_moving else None,
                 ),
                 ControllerConfig(
                     nodes=self.nodes,
@@ -153,8 +170,8 @@ class Cluster:
         if self._controlling is not None:
             self._controlling.cancel()
             await asyncio.gather(self._controlling, return_exceptions=True)
-        for server in self._servers.values():
-            await server.close()
+        await self._doors.aclose()
+        await self._fleet.close()
 
     @property
     def table(self) -> RoutingTable:
@@ -205,6 +222,10 @@ class Cluster:
             return route is not None and route.node == node
 
         await eventually(is_home)
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
 
 
 class Answer:

@@ -27,6 +27,8 @@ class RunningEmulator:
         *,
         scale: float = 50.0,
         capacity_mb: int | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
         **options: Any,
     ) -> None:
         self._options = EmulatorOptions(
@@ -37,8 +39,8 @@ class RunningEmulator:
         )
         self.scale = scale
         self._clock = ScaledClock(scale)
-        self._listener = bind("127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._listener = bind(host, port)
+        self.url = f"http://{host}:{self._listener.getsockname()[1]}"
         self.emulator: Emulator = build(self._options, self._clock)
         self._server = make_server(self.emulator)
         self._thread = threading.Thread(

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from contracts.ids import NodeId
-from contracts.instances import DiscoveryConfig, Instance, instance_id
+from contracts.instances import DiscoveryConfig, Instance, instance_id, primary_of
 from contracts.plan import Outcome
 from contracts.reasons import Reason
-from controller.instances import FLAPS_WITHIN_S, Look, decided, looked, primary_of
+from controller.instances import FLAPS_WITHIN_S, Look, decided, looked
 
 CONFIG = DiscoveryConfig(grace_s=30.0, most=4)
 A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"

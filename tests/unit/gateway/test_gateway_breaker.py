@@ -197,6 +197,16 @@ class TestBreakers:
         breakers.forget(ONE, B)
         assert breakers.rest_s(ONE, A, 0.0) == 0.0
 
+    def test_a_node_that_comes_back_is_as_good_as_new(self):
+        breakers = Breakers()
+        failing(breakers)
+        failing(breakers, model=B)
+        failing(breakers, node=TWO)
+        breakers.forget_node(ONE)
+        assert breakers.rest_s(ONE, A, 0.0) == breakers.rest_s(ONE, B, 0.0) == 0.0
+        assert breakers.rest_s(TWO, A, 0.0) > 0.0
+        assert set(breakers.opened) == {TWO}
+
     def test_memory_is_bounded(self):
         breakers = Breakers(max_circuits=2)
         for name in "abc":

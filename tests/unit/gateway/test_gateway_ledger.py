@@ -52,3 +52,16 @@ def test_clients_and_turns_are_bounded(monkeypatch: pytest.MonkeyPatch):
     for model in (A, B):
         kept.keep_turns(model, {ONE: 0.5})
     assert (kept.turns(A), kept.turns(B)) == ({}, {ONE: 0.5})
+
+
+def test_what_still_runs_on_a_node_that_left_is_counted_to_its_end():
+    kept = Ledger()
+    kept.begin(ONE, A)
+    kept.begin(TWO, A)
+    kept.end(TWO, A)
+    kept.forget_node(ONE)
+    kept.forget_node(TWO)
+    assert kept.by_node == {ONE: 1}
+    kept.end(ONE, A)
+    kept.forget_node(ONE)
+    assert kept.by_node == {}

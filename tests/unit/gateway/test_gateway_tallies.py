@@ -49,3 +49,15 @@ def test_a_series_is_kept():
     tally = Tally("x_total", "Some.", ("a",), registry=CollectorRegistry())
     assert tally.of("1") is tally.of("1")
     assert tally.of("1") is not tally.of("2")
+
+
+def test_a_series_goes_with_what_it_is_of():
+    registry = CollectorRegistry()
+    spread = Histogram("x_seconds", "Some.", ("a",), bounds=(1.0,), registry=registry)
+    for name in ("1", "2"):
+        spread.of(name).observe(0.5)
+    spread.forget("1")
+    spread.forget("3")
+    page = generate_latest(registry)
+    assert b'a="1"' not in page
+    assert b'a="2"' in page
