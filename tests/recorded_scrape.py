@@ -102,6 +102,9 @@ def _gateway_metrics() -> GatewayMetrics:
         retries={"refused": 1},
         clock=ScaledClock(),
         on_first_content=None,
+        relay=SimpleNamespace(
+            fleet=SimpleNamespace(nodes={NODE: None}, joined=1, left=0, left_out=0, on_left=[])
+        ),
     )
     lists: Any = SimpleNamespace(left_out={NODE: 1})
     BackendMetrics(metrics.registry, dispatcher, lists)

@@ -70,6 +70,8 @@ def _counted(counters: LiveCounters) -> Iterator[Metric]:
         buckets=buckets,
         sum_value=counters.load_sum_s,
     )
+    changes = {name: counters.instances.get(name, 0) for name in ("joined", "left")}
+    yield _by("instance_changes", "Instances that came and went behind a name.", "change", changes)
     yield _by(
         "priority_violations",
         "Requests of this class that went before an earlier one of a higher class.",

@@ -23,7 +23,7 @@ from api.control.feed import EventFeed
 from api.control.kpi_metrics import kpi_families
 from api.control.machine_metrics import machines
 from api.control.memory_metrics import memory_metrics
-from api.control.node_metrics import node_fact_metrics
+from api.control.node_metrics import instance_metrics, node_fact_metrics
 from api.control.predictor_metrics import predictor_metrics
 from api.control.scaling_metrics import fresh, scaling_metrics, worker_scalings
 from api.control.tally import Attainment
@@ -278,6 +278,7 @@ def _world(world: WorldSnapshot) -> Iterator[Metric]:
     yield from _nodes(world)
     yield from memory_metrics(world)
     yield from node_fact_metrics(world)
+    yield from instance_metrics(world)
 
 
 def _nodes(world: WorldSnapshot) -> Iterator[Metric]:

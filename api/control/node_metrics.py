@@ -10,6 +10,20 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from contracts.world import WorldSnapshot
 
 
+def instance_metrics(world: WorldSnapshot) -> Iterator[Metric]:
+    """How many instances there are behind a name; nothing where all nodes are configured."""
+    family = GaugeMetricFamily(
+        "headstart_instances",
+        "Instances behind a name, by whether their address is found now.",
+        labels=["state"],
+    )
+    if world.instances:
+        missing = sum(one.missing_since_s is not None for one in world.instances.values())
+        family.add_metric(["found"], len(world.instances) - missing)
+        family.add_metric(["missing"], missing)
+    yield family
+
+
 def node_fact_metrics(world: WorldSnapshot) -> Iterator[Metric]:
     """A series for each warning and each state of peers; the words of both are a closed list."""
     warnings = GaugeMetricFamily(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TypedDict
 
 from api.control import schemas
+from contracts.ids import NodeId
+from contracts.instances import primary_of
 from contracts.node_facts import Access, NodeFacts
-from contracts.world import NodeStatus
+from contracts.world import NodeStatus, WorldSnapshot
 
 
 class FactViews(TypedDict):
@@ -54,4 +56,18 @@ def fact_views(node: NodeStatus) -> FactViews:
         sync_s=facts.health.sync_s,
         call_p95_s=facts.health.call_p95_s,
         discovery_s=facts.health.discovery_s,
+    )
+
+
+def instance_view(world: WorldSnapshot, node: NodeId) -> schemas.InstanceView | None:
+    """What is known of a node that was found behind a name; None for one that is configured."""
+    instance = world.instances.get(node)
+    if instance is None:
+        return None
+    return schemas.InstanceView(
+        address=instance.address or None,
+        known_since_s=instance.joined_at_s,
+        missing_since_s=instance.missing_since_s,
+        leaving=instance.is_leaving,
+        primary=primary_of(world.instances) == node,
     )

@@ -55,6 +55,8 @@ def _what(decision: Decision) -> str:
 def _change(decision: Decision) -> str:
     if decision.policy == "autoscale":
         return "Scale"
+    if decision.policy == "instances":
+        return "Instance"
     if decision.reason in _UNLOADS:
         return "Unload"
     if decision.reason is Reason.OPERATOR:

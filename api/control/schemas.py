@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from api.control.base_schemas import A_NUMBER
 from api.control.base_schemas import Asked as Asked
 from api.control.base_schemas import Deleted as Deleted
 from api.control.base_schemas import ErrorBody as ErrorBody
@@ -30,12 +31,12 @@ from contracts.world import Mode, Residency, Tier
 class SlaBody(Asked):
     """A latency target to set."""
 
-    target_s: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = Field(
+    target_s: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False), A_NUMBER] = Field(
         description="Seconds to the first byte of content, queue and load included."
     )
-    percentile: Annotated[float, Field(ge=1, le=99.99, allow_inf_nan=False)] = 95.0
+    percentile: Annotated[float, Field(ge=1, le=99.99, allow_inf_nan=False), A_NUMBER] = 95.0
     priority: PriorityClass = Field(default=PriorityClass.REALTIME, alias="class")
-    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
+    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), A_NUMBER] = 1.0
 
 
 class SlaView(Schema):
@@ -199,6 +200,16 @@ class UnseenView(Schema):
     since_s: float
 
 
+class InstanceView(Schema):
+    """An instance that was found behind a name."""
+
+    address: str | None = Field(description="Null: it is at the name itself, none is found yet.")
+    known_since_s: float
+    missing_since_s: float | None = Field(description="Its address is not found since then.")
+    leaving: bool = Field(description="Nothing new is sent there.")
+    primary: bool = Field(description="Lists, UI and admin calls go to it.")
+
+
 class NodeView(Schema):
     """One LocalAI instance and its memory."""
 
@@ -227,6 +238,9 @@ class NodeView(Schema):
     )
     discovery_s: float | None = Field(
         default=None, description="How long it took to look up the instances behind its name."
+    )
+    instance: InstanceView | None = Field(
+        default=None, description="Of one that comes and goes; null: it is configured by itself."
     )
     places: list[PlaceView] = Field(default=[], description="Its cards and its host RAM.")
     unseen: list[UnseenView] = Field(

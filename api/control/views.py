@@ -10,7 +10,7 @@ from api.control.board import Board
 from api.control.explaining import takes_budget
 from api.control.history import HistoryRow
 from api.control.memory_views import memory_views
-from api.control.node_views import fact_views
+from api.control.node_views import fact_views, instance_view
 from api.control.phrases import sentence
 from api.control.turning import what_would_change
 from contracts.forecasts import (
@@ -144,6 +144,7 @@ def node_view(board: Board, node: NodeStatus) -> schemas.NodeView:
         occupied_bytes=sum(one.occupied_bytes for one in models if takes_budget(one, node)),
         model_limit=node.model_limit,
         resident_models=sum(status.residency is Residency.HOT for status in models),
+        instance=None if board.world is None else instance_view(board.world, node.node),
         **fact_views(node),
         **memory_views(node, models),
     )

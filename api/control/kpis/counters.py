@@ -13,6 +13,8 @@ from contracts.events import (
     ModelLoaded,
     ModelLoadFailed,
     ModelUnloaded,
+    NodeJoined,
+    NodeLeft,
 )
 from contracts.ids import ModelId, NodeId
 
@@ -38,7 +40,9 @@ class LiveCounters:
     violations, aged : Counter
         Requests that went before one of a higher class, by their class.
     energy_j : dict
-        What the GPUs of each node used; a node that does not tell is not there.
+        What the GPUs of each node used; a node that does not tell, or has left, is not there.
+    instances : Counter
+        Instances that came and went behind a name, by joined and left.
     """
 
     def __init__(self) -> None:
@@ -53,6 +57,7 @@ class LiveCounters:
         self.violations: Counter[str] = Counter()
         self.aged: Counter[str] = Counter()
         self.energy_j: dict[NodeId, float] = {}
+        self.instances: Counter[str] = Counter()
 
     def start_at(self, now_s: float) -> None:
         """From now on."""
@@ -74,6 +79,11 @@ class LiveCounters:
                 self.unloads[event.cause.value] += 1
             case FeedbackGiven():
                 self.feedback[_word(event.score)] += 1
+            case NodeJoined():
+                self.instances["joined"] += 1
+            case NodeLeft():
+                self.instances["left"] += 1
+                self.energy_j.pop(event.node, None)
             case _:
                 pass
 

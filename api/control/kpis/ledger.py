@@ -18,6 +18,7 @@ from contracts.events import (
     FeedbackGiven,
     ModelLoaded,
     ModelUnloaded,
+    NodeLeft,
     NodeObserved,
     RequestReceived,
 )
@@ -75,6 +76,8 @@ class KpiLedger:
                 self.holding.unloaded(event.model, event.at_s)
             case NodeObserved():
                 self._observed(event)
+            case NodeLeft():
+                self._totals.pop(event.node, None)
             case _:
                 pass
 
