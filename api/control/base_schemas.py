@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 ItemT = TypeVar("ItemT")
 
@@ -19,6 +20,17 @@ class Asked(BaseModel):
     """Base of all request bodies: a field that is not known is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _number(value: object) -> object:
+    # JSON's true is 1 to Python, and "1" as well: who sends one has mistaken something.
+    if isinstance(value, bool | str):
+        raise PydanticCustomError("not_a_number", "must be a number")
+    return value
+
+
+A_NUMBER = BeforeValidator(_number)
+"""Stands last among what is said of a number, so that its bounds are in the schema."""
 
 
 class ErrorDetail(Schema):

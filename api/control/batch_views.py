@@ -6,9 +6,25 @@ import math
 from typing import Annotated, Literal
 
 from pydantic import Field
+from pydantic.config import JsonDict
 
 from api.control.schemas import Asked, Schema
-from contracts.batches import Batch, BatchStatus, StoredFile
+from contracts.batches import (
+    BATCH_ENDPOINTS,
+    MAX_METADATA_KEY_CHARS,
+    MAX_METADATA_PAIRS,
+    MAX_METADATA_VALUE_CHARS,
+    WINDOWS_S,
+    Batch,
+    BatchStatus,
+    StoredFile,
+)
+
+_METADATA_SCHEMA: JsonDict = {
+    "maxProperties": MAX_METADATA_PAIRS,
+    "propertyNames": {"minLength": 1, "maxLength": MAX_METADATA_KEY_CHARS},
+    "additionalProperties": {"type": "string", "maxLength": MAX_METADATA_VALUE_CHARS},
+}
 
 
 class FileView(Schema):
@@ -36,9 +52,13 @@ class BatchBody(Asked):
     """A batch to start."""
 
     input_file_id: Annotated[str, Field(min_length=1, max_length=200)]
-    endpoint: Annotated[str, Field(max_length=200)]
-    completion_window: Annotated[str, Field(max_length=20)] = "24h"
-    metadata: dict[str, str] | None = None
+    endpoint: Annotated[
+        str, Field(max_length=200, json_schema_extra={"enum": list(BATCH_ENDPOINTS)})
+    ]
+    completion_window: Annotated[
+        str, Field(max_length=20, json_schema_extra={"enum": list(WINDOWS_S)})
+    ] = "24h"
+    metadata: dict[str, str] | None = Field(default=None, json_schema_extra=_METADATA_SCHEMA)
 
 
 class FaultView(Schema):

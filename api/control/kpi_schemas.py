@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from api.control.base_schemas import A_NUMBER
 from api.control.schemas import Asked, DecisionView, Schema
 from contracts.events import PriorityClass
 
@@ -271,7 +272,7 @@ class FeedbackBody(Asked):
     """How an answer was. One of the two is enough."""
 
     request_id: Annotated[str, Field(min_length=1, max_length=200)]
-    score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), A_NUMBER] | None = None
     rating: Literal["good", "bad"] | None = None
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from api.control.base_schemas import A_NUMBER
 from api.control.schemas import Asked, NodeView, Schema
 from contracts.reasons import Reason
 
@@ -71,11 +72,11 @@ class MachineNodeView(NodeView):
 class GpuYieldBody(Asked):
     """For how long another program wants the GPU, and how much may stay."""
 
-    minutes: float | None = Field(
-        default=None, gt=0, le=7 * 24 * 60, description="None: until it is taken back."
+    minutes: Annotated[float, Field(gt=0, le=7 * 24 * 60), A_NUMBER] | None = Field(
+        default=None, description="None: until it is taken back."
     )
-    keep_mb: int = Field(
-        default=0, ge=0, le=1024**3, description="MiB that our models may go on holding."
+    keep_mb: Annotated[int, Field(ge=0, le=1024**3), A_NUMBER] = Field(
+        default=0, description="MiB that our models may go on holding."
     )
     note: str = Field(default="", max_length=80, description="What for.")
 

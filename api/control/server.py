@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import socket
 import threading
@@ -40,6 +41,8 @@ class ControlServer(uvicorn.Server):
     """uvicorn that lets long streams end first, and whose process then exits with 0."""
 
     def __init__(self, app: FastAPI, *, on_stop: Callable[[], None]) -> None:
+        # Odd forms are the callers' business: no line for each of them.
+        logging.getLogger("python_multipart").setLevel(logging.ERROR)
         super().__init__(
             uvicorn.Config(
                 app,

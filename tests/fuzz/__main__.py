@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -33,7 +34,7 @@ class Campaign:
         self.inputs = 0
         self.kept: list[str] = []
         self._until_s = until_s
-        self._failed: bytes | None = None
+        self._failed: Any = None
 
     def run(self, first_seed: int) -> None:
         """Rounds until the time is over, or until something fails."""
@@ -53,7 +54,7 @@ class Campaign:
             suppress_health_check=list(HealthCheck),
         )
         @given(self.target.inputs)
-        def holds(data: bytes) -> None:
+        def holds(data: Any) -> None:
             self.inputs += 1
             if self._failed is None and time.monotonic() > self._until_s:
                 raise _Over

@@ -1,11 +1,10 @@
-"""Every target, those that need servers apart."""
+"""Every target."""
 
 from __future__ import annotations
 
-from tests.fuzz import recognition_target
-from tests.fuzz.sse_target import RENAMING, SSE
+from tests.fuzz.control_target import CONTROL, CONTROL_OPEN
+from tests.fuzz.pure_targets import PURE
 from tests.fuzz.target import Target
 
-PURE: tuple[Target, ...] = (SSE, RENAMING, *recognition_target.TARGETS)
-SERVERS: tuple[Target, ...] = ()
+SERVERS: tuple[Target, ...] = (CONTROL, CONTROL_OPEN)
 ALL = PURE + SERVERS

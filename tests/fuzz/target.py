@@ -9,12 +9,17 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 
 CORPUS = Path(__file__).parent / "corpus"
 
-Check = Callable[[bytes], None]
+Check = Callable[[Any], None]
+
+
+def _same(data: Any) -> Any:
+    return data
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Target:
     inputs : strategy
         Bytes of the kind that it reads, broken ones among them. What else an input needs, such as
         where a stream is cut, follows from the bytes, so that each input is one small file.
+    freeze, thaw : callable
+        An input as bytes and back, where it is something else.
     check : callable
         Raises AssertionError where something does not hold.
     prepare : callable
@@ -35,10 +42,12 @@ class Target:
     """
 
     name: str
-    inputs: st.SearchStrategy[bytes]
+    inputs: st.SearchStrategy[Any]
     check: Check | None = None
     prepare: Callable[[], AbstractContextManager[Check]] | None = None
     short: int = 200
+    freeze: Callable[[Any], bytes] = _same
+    thaw: Callable[[bytes], Any] = _same
 
     def opened(self) -> AbstractContextManager[Check]:
         """The check, ready to use."""
@@ -51,8 +60,9 @@ class Target:
         """Inputs that once failed, or that nobody would come upon again."""
         return sorted(path for path in (CORPUS / self.name).glob("*") if path.is_file())
 
-    def keep(self, data: bytes) -> Path:
+    def keep(self, failed: Any) -> Path:
         """Put an input that failed beside the others."""
+        data = self.freeze(failed)
         path = CORPUS / self.name / f"{zlib.crc32(data):08x}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
@@ -115,7 +125,7 @@ _ODD = [
 
 
 @contextmanager
-def telling(target: Target, data: bytes) -> Iterator[None]:
+def telling(target: Target, data: Any) -> Iterator[None]:
     """Name target and input of whatever fails."""
     try:
         yield

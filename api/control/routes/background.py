@@ -13,7 +13,7 @@ from pydantic import Field
 
 from api.control.errors import ApiError, not_found
 from api.control.room import Caller, ControlRoom, Room
-from api.control.schemas import Schema
+from api.control.schemas import ErrorBody, Schema
 from api.control.users import User
 from api.gateway.detect import Wishes
 from api.gateway.keys import class_of
@@ -34,6 +34,10 @@ _STATUSES = {
     JobState.FAILED: "failed",
 }
 
+_OVER: dict[int | str, dict[str, Any]] = {
+    410: {"model": ErrorBody, "description": "It has failed, or nobody wants it any more."}
+}
+
 T = TypeVar("T")
 
 
@@ -51,7 +55,7 @@ class BackgroundJob(Schema):
     result_url: str
 
 
-@router.post("/v1/background/{job_id}/cancel")
+@router.post("/v1/background/{job_id:path}/cancel")
 async def cancel_job(room: Room, _user: Caller, job_id: str) -> BackgroundJob:
     """Take it out of the queue, or break it off; one that is over stays as it is."""
     job = await _find(room, job_id)
@@ -105,13 +109,7 @@ async def add_job(
     return job
 
 
-@router.get("/v1/background/{job_id}")
-async def get_job(room: Room, _user: Caller, job_id: str) -> BackgroundJob:
-    """Where a request is."""
-    return await _find(room, job_id)
-
-
-@router.get("/v1/background/{job_id}/result", response_class=Response)
+@router.get("/v1/background/{job_id:path}/result", response_class=Response, responses=_OVER)
 async def get_result(room: Room, _user: Caller, job_id: str) -> Response:
     """The answer as the model gave it, once it is there."""
     job = await _find(room, job_id)
@@ -133,6 +131,12 @@ async def get_result(room: Room, _user: Caller, job_id: str) -> Response:
     return Response(
         content, status_code=int(str(kept["status"])), media_type=str(kept["content_type"])
     )
+
+
+@router.get("/v1/background/{job_id:path}")
+async def get_job(room: Room, _user: Caller, job_id: str) -> BackgroundJob:
+    """Where a request is."""
+    return await _find(room, job_id)
 
 
 def _queue_of(user: User, asked: PriorityClass | None) -> str:

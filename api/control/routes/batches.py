@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import APIRouter
 
@@ -12,7 +12,7 @@ from api.control.errors import ApiError, not_found
 from api.control.paging import After, Limit, cut_after
 from api.control.room import Caller, ControlRoom, Room
 from api.control.routes.files import find_file
-from api.control.schemas import Page
+from api.control.schemas import ErrorBody, Page
 from api.control.users import User
 from contracts.batch_lifecycle import cancelled_by_caller
 from contracts.batches import (
@@ -32,10 +32,14 @@ router = APIRouter(tags=["batches"])
 MAX_OPEN_BATCHES = 1_000
 _TRIES = 5
 
+_FULL: dict[int | str, dict[str, Any]] = {
+    429: {"model": ErrorBody, "description": "As many batches as allowed are open."}
+}
+
 T = TypeVar("T")
 
 
-@router.post("/v1/batches")
+@router.post("/v1/batches", responses=_FULL)
 async def add_batch(room: Room, user: Caller, body: BatchBody) -> BatchView:
     """Start a batch; its file is read and judged soon after."""
     if body.endpoint not in BATCH_ENDPOINTS:

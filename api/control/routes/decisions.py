@@ -16,7 +16,7 @@ router = APIRouter(tags=["decisions"], dependencies=READ)
 
 _MOST_BESIDE = 12
 
-_CURSOR = r"^\d{1,19}(-\d{1,19})?$"
+_CURSOR = r"^[0-9]{1,19}(-[0-9]{1,19})?$"
 
 
 @router.get("/v1/decisions")

@@ -29,7 +29,10 @@ Order = Annotated[Literal["asc", "desc"], Query(description="By the time of thei
 
 @router.post("/v1/files")
 async def add_file(
-    room: Room, user: Caller, file: UploadFile, purpose: Annotated[str, Form()]
+    room: Room,
+    user: Caller,
+    file: UploadFile,
+    purpose: Annotated[str, Form(json_schema_extra={"enum": [FilePurpose.BATCH.value]})],
 ) -> FileView:
     """Keep a file of requests."""
     if purpose != FilePurpose.BATCH:

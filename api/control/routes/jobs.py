@@ -32,7 +32,7 @@ async def list_job_queues(room: Room) -> JobQueuePage:
     )
 
 
-@router.post("/v1/jobs/maintenance/{kind}", dependencies=WRITE, status_code=202)
+@router.post("/v1/jobs/maintenance/{kind:path}", dependencies=WRITE, status_code=202)
 async def start_maintenance(room: Room, kind: str) -> ChoreStarted:
     """Queue a chore now, whatever its schedule says; at most once a minute."""
     now_s = room.clock.now_s()
@@ -63,9 +63,10 @@ async def list_failed_jobs(
     )
 
 
-@router.post("/v1/jobs/{job_id}/retry", dependencies=WRITE)
+@router.post("/v1/jobs/{job_id:path}/retry", dependencies=WRITE)
 async def retry_job(room: Room, job_id: str) -> schemas.JobView:
     """Queue a job once more that has failed for good."""
+    await _status(room, job_id)
     if not await room.ask_jobs(lambda jobs: jobs.retry(job_id)):
         status = await _status(room, job_id)
         raise ApiError(
@@ -77,9 +78,10 @@ async def retry_job(room: Room, job_id: str) -> schemas.JobView:
     return schemas.JobView(id=job_id, status=dict(await _status(room, job_id)))
 
 
-@router.post("/v1/jobs/{job_id}/cancel", dependencies=WRITE)
+@router.post("/v1/jobs/{job_id:path}/cancel", dependencies=WRITE)
 async def cancel_job(room: Room, job_id: str) -> schemas.JobView:
     """Take a job out of its queue, or break it off where it runs."""
+    await _status(room, job_id)
     if not await room.ask_jobs(lambda jobs: jobs.drop(job_id)):
         status = await _status(room, job_id)
         if status["state"] != JobState.STARTED.value or room.ports.results is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
@@ -17,6 +17,9 @@ from contracts.world import ModelStatus, Residency
 
 router = APIRouter(tags=["models"])
 
+_ALREADY: dict[int | str, dict[str, Any]] = {
+    200: {"model": schemas.ActionView, "description": "Nothing is to be done for it."}
+}
 _HORIZONS = ", ".join(f"{horizon_s:.0f}" for horizon_s in HORIZONS_S)
 
 
@@ -40,7 +43,10 @@ async def list_models(
 async def get_history(
     room: Room,
     model: str,
-    horizon_s: Annotated[float, Query(description=f"One of {_HORIZONS}.")] = 60.0,
+    horizon_s: Annotated[
+        float,
+        Query(description=f"One of {_HORIZONS}.", json_schema_extra={"enum": list(HORIZONS_S)}),
+    ] = 60.0,
     minutes: Annotated[int, Query(ge=1, le=240)] = 60,
 ) -> schemas.HistoryView:
     """What came in each minute, beside the band that had been forecast for it."""
@@ -67,7 +73,9 @@ async def get_model(room: Room, model: str) -> schemas.ModelView:
     return view.model_copy(update={"stale": stale})
 
 
-@router.post("/v1/models/{model:path}/load", status_code=202, dependencies=WRITE)
+@router.post(
+    "/v1/models/{model:path}/load", status_code=202, dependencies=WRITE, responses=_ALREADY
+)
 async def load_model(room: Room, model: str, response: Response) -> schemas.ActionView:
     """Ask the controller to load a model; 200 if it is resident already, 409 while observing."""
     status = _commandable(room, model)
@@ -82,7 +90,9 @@ async def load_model(room: Room, model: str, response: Response) -> schemas.Acti
     return _answer(status.model, "load", "accepted", "the controller was asked to load it")
 
 
-@router.post("/v1/models/{model:path}/unload", status_code=202, dependencies=WRITE)
+@router.post(
+    "/v1/models/{model:path}/unload", status_code=202, dependencies=WRITE, responses=_ALREADY
+)
 async def unload_model(room: Room, model: str, response: Response) -> schemas.ActionView:
     """Ask the controller to unload a model once nothing is in flight.
 

@@ -1,0 +1,9 @@
+"""Every target that needs no server."""
+
+from __future__ import annotations
+
+from tests.fuzz import recognition_target
+from tests.fuzz.sse_target import RENAMING, SSE
+from tests.fuzz.target import Target
+
+PURE: tuple[Target, ...] = (SSE, RENAMING, *recognition_target.TARGETS)
