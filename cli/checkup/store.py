@@ -52,10 +52,10 @@ def judge_redis(look: RedisLook, subject: str = "redis") -> Iterator[Finding]:
 
 def judge_cluster(replicas: Mapping[str, int], unserved_slots: int) -> Iterator[Finding]:
     """Whether every slot is served, and every node can be replaced."""
-    check, subject = "redis.cluster", "redis"
+    subject = "redis"
     if unserved_slots:
         yield fail(
-            check,
+            "redis.cluster",
             subject,
             f"{unserved_slots} slots are served by no node: their keys are away",
             "see CLUSTER NODES, and bring the node back or give its slots to another",
@@ -63,13 +63,13 @@ def judge_cluster(replicas: Mapping[str, int], unserved_slots: int) -> Iterator[
     alone = [node for node, count in replicas.items() if not count]
     if alone:
         yield warn(
-            check,
+            "redis.cluster",
             subject,
             f"{', '.join(alone)} without a replica: what one of them has is away while it is",
             "give each a replica, for events, forecasts and the lease are on one node each",
         )
     if not unserved_slots and not alone:
-        yield ok(check, subject, f"{len(replicas)} nodes share the slots, each has a replica")
+        yield ok("redis.cluster", subject, f"{len(replicas)} nodes, each with a replica")
 
 
 def _persistence(look: RedisLook, subject: str) -> Iterator[Finding]:
