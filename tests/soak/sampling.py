@@ -56,7 +56,7 @@ class Sampler:
         self._pids |= pids
         found |= await asyncio.to_thread(_of_processes, pids)
         found |= await asyncio.to_thread(_of_folder, self._stack.data_dir)
-        found |= await self._of_store()
+        found |= await of_store(self._store)
         for name, url in (
             ("gateway", self._stack.gateway_url + "/headstart/metrics"),
             ("control", self._stack.control_url + "/metrics"),
@@ -65,30 +65,32 @@ class Sampler:
                 found[f"{name}.metric_lines"] = float((await answer.text()).count("\n"))
         return found
 
-    async def _of_store(self) -> Sample:
-        info = await self._store.info()
-        found: Sample = {
-            "redis.used_memory": float(info["used_memory"]),
-            "redis.dataset": float(info["used_memory_dataset"]),
-            "redis.clients": float(info["connected_clients"]),
-        }
-        keys = [key async for key in self._store.scan_iter(count=1000)]
-        streams = {key async for key in self._store.scan_iter(count=1000, _type="stream")}
-        pipeline = self._store.pipeline(transaction=False)
-        for key in keys:
-            pipeline.memory_usage(key)
-        counts: Counter[str] = Counter()
-        sizes: Counter[str] = Counter()
-        for key, size in zip(keys, await pipeline.execute(), strict=True):
-            prefix = prefix_of(key.decode(errors="replace"))
-            counts[prefix] += 1
-            sizes[prefix] += size or 0
-        found |= {f"redis.keys.{prefix}": float(count) for prefix, count in counts.items()}
-        found |= {f"redis.bytes.{prefix}": float(size) for prefix, size in sizes.items()}
-        for key in streams:
-            prefix = prefix_of(key.decode())
-            found[f"redis.stream.{prefix}"] = float(await self._store.xlen(key))
-        return found
+
+async def of_store(store: redis.asyncio.Redis) -> Sample:
+    """Memory, clients, and each family of keys: how many there are and what they take."""
+    info = await store.info()
+    found: Sample = {
+        "redis.used_memory": float(info["used_memory"]),
+        "redis.dataset": float(info["used_memory_dataset"]),
+        "redis.clients": float(info["connected_clients"]),
+    }
+    keys = [key async for key in store.scan_iter(count=1000)]
+    streams = {key async for key in store.scan_iter(count=1000, _type="stream")}
+    pipeline = store.pipeline(transaction=False)
+    for key in keys:
+        pipeline.memory_usage(key)
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for key, size in zip(keys, await pipeline.execute(), strict=True):
+        prefix = prefix_of(key.decode(errors="replace"))
+        counts[prefix] += 1
+        sizes[prefix] += size or 0
+    found |= {f"redis.keys.{prefix}": float(count) for prefix, count in counts.items()}
+    found |= {f"redis.bytes.{prefix}": float(size) for prefix, size in sizes.items()}
+    for key in streams:
+        prefix = prefix_of(key.decode())
+        found[f"redis.stream.{prefix}"] = float(await store.xlen(key))
+    return found
 
 
 def prefix_of(key: str) -> str:
