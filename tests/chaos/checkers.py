@@ -18,6 +18,9 @@ MARGIN_S = 20.0
 """Seconds of the clock within which an event of a gateway that lives is written."""
 
 MEMORY_ERROR = "CUDA out of memory"
+_REQUESTS = ("person-", "probe-", "bg_", "batch_")
+"""How ids of requests begin; orders of ours have others."""
+
 _REFUSALS = frozenset({429, 500, 502, 503, 504})
 
 
@@ -185,8 +188,14 @@ def check_budget(
 
 
 def refused_for_memory(did: Sequence[Did]) -> list[Did]:
-    """Loads that were ordered where there was no room for them."""
-    return [line for line in did if line.what == "load_failed" and line.cause == MEMORY_ERROR]
+    """Loads that we ordered where there was no room for them; requests that load are not orders."""
+    return [
+        line
+        for line in did
+        if line.what == "load_failed"
+        and line.cause == MEMORY_ERROR
+        and not line.request_id.startswith(_REQUESTS)
+    ]
 
 
 def check_memory_orders(

@@ -86,6 +86,9 @@ OF_MODELS = (
     Kind.ANSWER_SLOW, Kind.ANSWER_BREAKS, Kind.ANSWER_CUT, Kind.ERROR_500,
 )  # fmt: skip
 
+OF_MEMORY = (Kind.MEMORY_TAKEN, Kind.UNLOAD_LIES)
+"""What LocalAI tells of memory is not what it has."""
+
 _WEIGHTS: dict[Kind, int] = {
     Kind.KILL: 30,
     Kind.STOP: 25,

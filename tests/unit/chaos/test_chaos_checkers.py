@@ -280,7 +280,8 @@ def test_a_load_that_localai_refuses_never_held_anything():
 def test_an_order_without_room_is_seen_unless_somebody_lied_meanwhile():
     line = did("load_failed", 5.0, cause=checkers.MEMORY_ERROR)
     other = did("load_failed", 6.0, cause="no such file")
-    assert checkers.refused_for_memory([line, other]) == [line]
+    by_itself = did("load_failed", 5.0, cause=checkers.MEMORY_ERROR, request_id="person-1")
+    assert checkers.refused_for_memory([line, other, by_itself]) == [line]
     assert "no room" in whats(checkers.check_memory_orders([line, other], []))
     assert checkers.check_memory_orders([line], [(4.0, 6.0)]) == []
     assert len(checkers.check_memory_orders([line], [(6.0, 7.0)])) == 1
