@@ -56,14 +56,18 @@ class RedisFootprint:
                 batch = []
         removed += await self._unlink(batch)
         with mapped_errors("remove our keys"):
-            await self._client.srem(_QUEUES, *(f"rq:queue:{name}" for name in self._queues))
+            # Where RQ never was, we may not be allowed to name its keys.
+            async for _ in self._client.scan_iter(match=_QUEUES, count=_AT_ONCE):
+                await self._client.srem(_QUEUES, *(f"rq:queue:{name}" for name in self._queues))
         return removed
 
     async def _unlink(self, keys: list[str]) -> int:
         if not keys:
             return 0
         with mapped_errors("remove our keys"):
-            await self._client.srem(_WORKERS, *keys)
+            workers = [key for key in keys if key.startswith(_WORKER)]
+            if workers:
+                await self._client.srem(_WORKERS, *workers)
             return int(await self._client.unlink(*keys))
 
     async def _ours(self) -> AsyncIterator[str]:
