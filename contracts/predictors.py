@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import BinaryIO, Protocol, TypeVar
+
+T = TypeVar("T")
 
 HEARD_WITHIN_S = 15.0
 """Each tells of itself every two seconds; one that has not for so long is not counted."""
@@ -72,6 +74,25 @@ class PredictorRoster(Protocol):
 
     async def all(self) -> tuple[PredictorBeat, ...]:
         """Who told of itself, by name, however long ago."""
+        ...
+
+
+class EngineSnapshots(Protocol):
+    """The newest of what predictors have learned; one is kept."""
+
+    async def read(self, load: Callable[[BinaryIO], T]) -> T | None:
+        """What ``load`` makes of it; None: there is none.
+
+        Raises Invalid when it is not one of ours, Permanent when it cannot be read.
+        """
+        ...
+
+    async def write(self, dump: Callable[[BinaryIO], None]) -> bool:
+        """Take the place of the one before; whether it did: a young one is left as it is.
+
+        ``dump`` is run in one go, so that what it writes does not change meanwhile. Raises
+        Permanent.
+        """
         ...
 
 

@@ -12,6 +12,7 @@ import structlog
 
 from adapters.champion_files import DiskChampionStore
 from adapters.clock import ScaledClock
+from adapters.engine_snapshots import DiskEngineSnapshots
 from adapters.folder_format import settle_folder
 from adapters.log_setup import configure_logging
 from adapters.process_limits import harden
@@ -25,9 +26,10 @@ from adapters.redis_predictors import RedisPredictorRoster
 from adapters.settings import Settings, load_settings
 from contracts.errors import Invalid
 from predictor.engine import PredictorEngine
-from predictor.library_versions import library_versions
+from predictor.library_versions import learned_with, library_versions
 from predictor.service import PredictorPorts, PredictorService
 from predictor.snapshot_watch import ChampionWatch
+from predictor.snapshots import SNAPSHOT_S
 
 _log = structlog.get_logger("headstart.predictor")
 
@@ -42,6 +44,7 @@ async def serve(settings: Settings, redis_url: str) -> None:
     client = connect_settled(redis_url)
     clock = ScaledClock.from_environment(os.environ)
     host = socket.gethostname()
+    champions = DiskChampionStore(settings.data_dir)
     service = PredictorService(
         PredictorEngine(config),
         PredictorPorts(
@@ -49,15 +52,17 @@ async def serve(settings: Settings, redis_url: str) -> None:
             events=RedisEventLog(client),
             forecasts=RedisForecastStore(client),
             history=RedisHistoryStore(client),
-            champions=ChampionWatch(DiskChampionStore(settings.data_dir), library_versions()),
+            champions=ChampionWatch(champions, library_versions()),
             lease=RedisLease(client, PREDICTORS_LEASE),
             roster=RedisPredictorRoster(client),
+            snapshots=DiskEngineSnapshots(settings.data_dir, champions, every_s=SNAPSHOT_S),
         ),
         publish_s=config.publish_s,
         # What it guards against, a process that stalls, does not run faster with the clock.
         lease_s=max(config.lease_s, _LEAST_LEASE_S * clock.scale),
         name=f"predictor-{host}-{os.getpid()}-{secrets.token_hex(3)}",
         host=host,
+        made_with=learned_with(config),
     )
     running = asyncio.create_task(service.run())
     on_signals(stop=running.cancel, reload=None)

@@ -62,6 +62,15 @@ class HistoryKeeper:
             self._engine.observe(event)
         _log.info("predictor_history_told", requests=len(told), models=len(pages))
 
+    @property
+    def book(self) -> HistoryBook:
+        """What was counted, up to the last entry noted."""
+        return self._book
+
+    def go_on_from(self, book: HistoryBook) -> None:
+        """Have ``book`` for all that came before the next entry; the rings need not be read."""
+        self._book = book
+
     def note(self, entry: Entry[AnyEvent]) -> None:
         """Count an event of the log that is not in the rings; the engine has observed it."""
         if not self._is_counted(entry):

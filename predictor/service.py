@@ -11,7 +11,7 @@ Several may run. All of them learn, one publishes: the one that holds the lease.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -21,13 +21,16 @@ from contracts.events import AnyEvent
 from contracts.history import HistoryStore
 from contracts.ids import ModelId
 from contracts.ports import Clock, Entry, EventLog, ForecastStore, Lease, entry_order
-from contracts.predictors import PredictorBeat, PredictorRoster, Standing
+from contracts.predictors import EngineSnapshots, PredictorBeat, PredictorRoster, Standing
 from predictor.announcer import Announcer
 from predictor.engine import PredictorEngine
+from predictor.engine_snapshot import Learned
+from predictor.history import HistoryBook
 from predictor.history_keeper import BEGINNING, HistoryKeeper
 from predictor.ownership import Ownership
 from predictor.publisher import Publisher
 from predictor.snapshot_watch import LOOK_S, ChampionWatch
+from predictor.snapshots import Snapshots
 
 _log = structlog.get_logger("headstart.predictor")
 
@@ -43,6 +46,8 @@ _RETRY_S = 0.5
 """Real seconds between two attempts while the server is away."""
 _GOODBYE_S = 2.0
 """Real seconds that the end of the process may wait for a server that hangs."""
+_LONG_START_S = 10.0
+"""A start that took longer, in real seconds, is remembered at once."""
 _SLEPT_PUBLISHES = 6
 """One that stands by and heard nothing for so many was stopped, and catches up."""
 
@@ -64,6 +69,8 @@ class PredictorPorts:
     """Whose holder publishes; None: there is no other predictor."""
     roster: PredictorRoster | None = None
     """Where predictors tell of themselves; None: nowhere."""
+    snapshots: EngineSnapshots | None = None
+    """Where what was learned is kept; None: the log is read from its beginning at each start."""
 
 
 class PredictorService:
@@ -80,6 +87,8 @@ class PredictorService:
         Another publishes after this long without this one.
     name, host : str
         Of this process, unlike any other's, and of the machine.
+    made_with : mapping or None
+        What a snapshot has to be made with to be gone on from.
     """
 
     def __init__(
@@ -91,6 +100,7 @@ class PredictorService:
         lease_s: float = 5.0,
         name: str = "predictor",
         host: str = "",
+        made_with: Mapping[str, str] | None = None,
     ) -> None:
         self._engine = engine
         self._clock = ports.clock
@@ -105,6 +115,7 @@ class PredictorService:
         self._publish_s = publish_s
         self._ownership = Ownership(name, ports.lease, ports.clock, lease_s=lease_s)
         self._publisher = Publisher(engine, ports.forecasts, publish_s=publish_s)
+        self._snapshots = Snapshots(ports.snapshots, ports.clock, made_with or {})
         self._announcer = Announcer(ports.roster, ports.clock, self.beat)
         self._looked_at_s = float("-inf")
         self._heard_at_s = float("inf")
@@ -129,6 +140,7 @@ class PredictorService:
 
     async def close(self) -> None:
         """After ``run`` was cancelled: let another publish at once."""
+        await self._snapshots.close()
         try:
             async with self._clock.timeout(_GOODBYE_S * self._clock.scale):
                 await self._ownership.give_back()
@@ -154,11 +166,31 @@ class PredictorService:
     async def _work(self) -> None:
         began_s = self._clock.monotonic_s()
         await self._look_for_champion()
+        while not await self._attempt(self._go_on_from_snapshot):
+            await self._clock.sleep(_RETRY_S * self._clock.scale)
         await self._learn_what_was_missed()
         self._start_s = self._clock.monotonic_s() - began_s
+        self._snapshots.begin(at_once=self._start_s > _LONG_START_S * self._clock.scale)
         while True:
             if not await self._attempt(self._follow):
                 await self._clock.sleep(_RETRY_S * self._clock.scale)
+
+    async def _go_on_from_snapshot(self) -> None:
+        found = await self._snapshots.newest(self._events)
+        if found is None:
+            return
+        challenger = None if self._champions is None else self._champions.challenger
+        found.put_into(self._engine)
+        self._engine.take_challenger(
+            challenger, promoted=challenger is not None and challenger.promoted
+        )
+        if self._history is not None:
+            self._history.go_on_from(found.book)
+        self._place = found.place
+
+    def _learned(self) -> Learned:
+        book = HistoryBook() if self._history is None else self._history.book
+        return Learned(self._engine, book, self._place)
 
     async def _learn_what_was_missed(self) -> None:
         self._stands(Standing.CATCHING_UP)
@@ -224,6 +256,7 @@ class PredictorService:
         ):
             self._take(entry)
         self._heard_at_s = self._clock.now_s()
+        await self._snapshots.keep(self._learned)
         if self._ownership.is_unsure:
             return
         if not self._ownership.holds():
