@@ -15,6 +15,8 @@ _log = structlog.get_logger("headstart.controller")
 
 RETRY_S = 0.5
 BLOCK_S = 1.0
+AT_ONCE = 500
+"""Entries of the log between two looks at the clock: a long replay stays interruptible."""
 
 ItemT = TypeVar("ItemT", covariant=True)
 
@@ -38,10 +40,10 @@ async def patiently(what: str, call: Callable[[], Awaitable[None]], clock: Clock
 
 
 async def backlog(
-    log: EventLog, place: Callable[[], str], count: int
+    log: EventLog, place: Callable[[], str]
 ) -> AsyncIterator[tuple[tuple[str, AnyEvent], ...]]:
     """What the log holds already after ``place``, which moves on with what was handed out."""
-    while entries := await log.read_after(place(), count=count):
+    while entries := await log.read_after(place(), count=AT_ONCE):
         yield tuple((entry.entry_id, entry.value) for entry in entries)
 
 
@@ -51,14 +53,13 @@ async def follow_log(
     clock: Clock,
     *,
     after: str,
-    count: int,
 ) -> None:
-    """``follow`` for the event log: hand on entries with their ids, at most ``count`` at once."""
+    """``follow`` for the event log: hand on entries with their ids, not too many at once."""
 
     async def receive(
         after: str, *, block_s: float
     ) -> tuple[str, tuple[tuple[str, AnyEvent], ...]]:
-        entries = await log.read_after(after, count=count, block_s=block_s)
+        entries = await log.read_after(after, count=AT_ONCE, block_s=block_s)
         place = entries[-1].entry_id if entries else after
         return place, tuple((entry.entry_id, entry.value) for entry in entries)
 

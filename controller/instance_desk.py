@@ -11,8 +11,9 @@ from contracts.events import AnyEvent, NodeJoined, NodeLeft
 from contracts.ids import NodeId
 from contracts.instances import DiscoveryConfig, Instance
 from contracts.plan import Decision
+from contracts.reasons import Reason
 from contracts.world import NodeStatus, WorldSnapshot
-from controller.instances import Look, decided, looked
+from controller.instances import Change, Look, decided, looked
 from controller.membership import answering
 from controller.ports import Ports
 from controller.stamps import Stamp
@@ -143,6 +144,12 @@ class InstanceDesk:
             self._left_out = look.left_out
             if look.left_out:
                 _log.warning("too_many_instances", left_out=look.left_out, most=self._config.most)
+                told = Change(
+                    node=NodeId("instances"),
+                    reason=Reason.TOO_MANY_INSTANCES,
+                    evidence=(("left_out", look.left_out), ("most", self._config.most)),
+                )
+                self._decided(decided((told,), self._stamp()["event_id"], now_s))
             else:
                 _log.info("all_instances_taken")
 

@@ -24,6 +24,7 @@ from contracts.reasons import Reason
 POLICY = "instances"
 FLAPS = 3
 FLAPS_WITHIN_S = 600.0
+_HOLDS = frozenset({Reason.INSTANCE_FLAPS, Reason.TOO_MANY_INSTANCES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def decided(changes: Collection[Change], sequence: str, now_s: float) -> tuple[D
         Decision(
             policy=POLICY,
             subject=change.node,
-            outcome=Outcome.HOLD if change.reason is Reason.INSTANCE_FLAPS else Outcome.CHANGE,
+            outcome=Outcome.HOLD if change.reason in _HOLDS else Outcome.CHANGE,
             reason=change.reason,
             evidence=change.evidence,
             decision_id=f"i{sequence}-{number}",

@@ -71,9 +71,6 @@ from controller.thawed import frozen, thawed
 _log = structlog.get_logger("headstart.controller")
 
 PUBLISH_S = 1.0
-FOLD_AT_ONCE = 500
-"""Entries of the log folded between two looks at the clock: a long replay stays interruptible."""
-
 TOKEN_STRIDE = 10**9
 """Plans, actions and decisions are numbered from token x this: unique over restarts."""
 
@@ -150,17 +147,7 @@ class Leader:
             turn=self._turns.hold,
         )
         self._ladders = LadderBook(config, ports, lambda: self._world.mode.orders and leads())
-        self._instances = InstanceDesk(
-            ports,
-            config.discovery,
-            world=lambda: self._world,
-            emit=self._emit,
-            stamp=self._stamp,
-            decided=self._record,
-            seen=self._looked,
-            opened=self._posts.open,
-            closed=self._node_left,
-        )
+        self._instances = self._instance_desk()
 
     async def run(self) -> None:
         """Lead until cancelled."""
@@ -176,7 +163,7 @@ class Leader:
                 follow("forecasts", ports.forecasts.updates, self._forecast, ports.clock)
             )
             after, log = self._world.position, ports.events
-            read = follow_log(log, self._logged, ports.clock, after=after, count=FOLD_AT_ONCE)
+            read = follow_log(log, self._logged, ports.clock, after=after)
             group.create_task(read)
             group.create_task(self._memory.run())
             group.create_task(self._ahead.run())
@@ -204,7 +191,7 @@ class Leader:
             # The last leader's prefetches have been paid for.
             tally = world.prefetches
             self._state = replace(self._state, settled_used=tally.used, settled_wasted=tally.wasted)
-        async for entries in backlog(ports.events, lambda: self._world.position, FOLD_AT_ONCE):
+        async for entries in backlog(ports.events, lambda: self._world.position):
             self._logged(entries)
         await self._memory.resume()
         self._forecasts = dict(await ports.forecasts.get_all())
@@ -374,6 +361,19 @@ class Leader:
         )
         self._outbox.add(self._read_controls)
         self._wake.set()
+
+    def _instance_desk(self) -> InstanceDesk:
+        return InstanceDesk(
+            self._ports,
+            self._config.discovery,
+            world=lambda: self._world,
+            emit=self._emit,
+            stamp=self._stamp,
+            decided=self._record,
+            seen=self._looked,
+            opened=self._posts.open,
+            closed=self._node_left,
+        )
 
     def _looked(self, instances: Mapping[NodeId, Instance]) -> None:
         self._world = with_instances(self._world, instances)

@@ -159,6 +159,7 @@ async def test_a_name_server_that_is_away_and_too_many_are_told_once():
                 doors.found = found
                 await site.clock.advance(5.0)
             assert doors.took_s[1:4] == [None, None, 0.0]
+            assert ("instances", "too_many_instances") in site.said
             site.desk.reconfigure(DiscoveryConfig(most=3))
             doors.found = (A, B, C)
             await site.clock.advance(5.0)
