@@ -18,6 +18,7 @@ BENCHES: Mapping[str, tuple[str, str]] = {
     "warm": ("cli.bench_warm", "A file of weights, read cold and after it was read ahead."),
     "predictor": ("cli.bench_predictor", "Events a second, 500 forecasts, memory of 5,000 models."),
     "autoscale": ("cli.bench_autoscale", "What foresight is worth to a fleet that starts slowly."),
+    "scale": ("cli.bench_scale", "1,000 models on 100 nodes: what breaks first, at which size."),
     "saturation": ("cli.bench_saturation", "What is gained over LocalAI's LRU under full load."),
 }
 """Benchmarks: the module whose ``register(app)`` adds each, and what its line in help says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from contracts.events import PriorityClass, RequestCompleted, RequestDispatched, RequestReceived
 from contracts.ids import RequestId
@@ -16,7 +17,12 @@ def events(count: int):
     """Requests that begin, go and end, some of them sent twice, some left open."""
     for number in range(count):
         name, at_s = (A, B)[number % 2], 100.0 + number
-        stamp = {"at_s": at_s, "source": "g", "request_id": RequestId(f"r{number}"), "model": name}
+        stamp: dict[str, Any] = {
+            "at_s": at_s,
+            "source": "g",
+            "request_id": RequestId(f"r{number}"),
+            "model": name,
+        }
         yield RequestReceived(
             **stamp, event_id=f"{number}r", operation="chat", priority=PriorityClass.REALTIME,
             client="c", stream=False,
