@@ -50,8 +50,9 @@ def connect_settled(url: str) -> redis.asyncio.Redis:
     """``connect``, for processes that write: a connection is of use where the format is ours."""
 
     async def greet(connection: redis.asyncio.Connection) -> None:
-        await connection.on_connect()
-        await connection.send_command("GET", FORMAT_KEY)
+        # A look at its health would greet again a connection that breaks, and so on for ever.
+        await connection.on_connect_check_health(check_health=False)
+        await connection.send_command("GET", FORMAT_KEY, check_health=False)
         if not is_ours(await connection.read_response()):
             await asyncio.to_thread(settle, url)
 
@@ -62,8 +63,8 @@ def connect_blocking_settled(url: str, *, attempts: int = 0) -> redis.Redis:
     """``connect_blocking`` with the same look."""
 
     def greet(connection: redis.connection.AbstractConnection) -> None:
-        connection.on_connect()  # type: ignore[no-untyped-call] # redis-py's
-        connection.send_command("GET", FORMAT_KEY)  # type: ignore[no-untyped-call] # redis-py's
+        connection.on_connect_check_health(check_health=False)
+        connection.send_command("GET", FORMAT_KEY, check_health=False)  # type: ignore[no-untyped-call] # redis-py's
         if not is_ours(connection.read_response()):
             settle(url)
 
