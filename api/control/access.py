@@ -2,48 +2,107 @@
 
 With an admin key, writes (and reads, unless they are open) need ``Authorization: Bearer
 <key>``. Without one, writes are only taken from this machine: from a loopback address, not
-through a proxy, and not from another site's page in a browser on this machine.
+through a proxy, and not from another site's page in a browser on this machine. Who shows one wrong
+key after the other waits.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+from collections.abc import Iterable
 
+import structlog
 from starlette.requests import Request
 
 from api.control.errors import ApiError
+from api.control.guessing import GuessBook
 from contracts.config import ControlConfig
+from contracts.ports import Clock
+
+_log = structlog.get_logger(__name__)
 
 _PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip")
 _SAME_SITE = frozenset({"same-origin", "none"})
 
 
-def check_read(request: Request, config: ControlConfig) -> None:
-    """Raise ApiError unless this caller may read."""
-    if config.open_reads:
-        return
-    if config.admin_key is None:
-        _check_local(request)
-    else:
-        _check_key(request, config.admin_key)
+class Door:
+    """Judges callers by the configuration, and remembers who guesses keys."""
+
+    def __init__(self, config: ControlConfig, clock: Clock) -> None:
+        self._open_reads = config.open_reads
+        self._admin_key = None if config.admin_key is None else config.admin_key.encode()
+        self._clock = clock
+        self._guesses = GuessBook()
+
+    @property
+    def forgotten_guessers(self) -> int:
+        """Addresses that were let go of at the bound of the table."""
+        return self._guesses.forgotten
+
+    def check_read(self, request: Request) -> None:
+        """Raise ApiError unless this caller may read."""
+        if not self._open_reads:
+            self.check_write(request)
+
+    def check_reader(self, request: Request, keys: Iterable[bytes]) -> None:
+        """As ``check_read``, with the admin key in any of the ways that keys are shown."""
+        if self._open_reads:
+            return
+        shown = list(keys)
+        if self._admin_key is None or not self.is_admin(request, shown):
+            self.note_wrong(request, shown if self._admin_key is not None else [])
+            self.check_write(request)
+
+    def check_write(self, request: Request) -> None:
+        """Raise ApiError unless this caller may change things."""
+        if self._admin_key is None:
+            _check_local(request)
+            return
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        key = given.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
+        if not self.is_admin(request, [key] if key else []):
+            self.note_wrong(request, [key] if key else [])
+            raise _needs_admin_key()
+
+    def is_admin(self, request: Request, keys: Iterable[bytes]) -> bool:
+        """Whether one of the keys is the admin's. Raises ApiError (429) for who guesses."""
+        shown = list(keys)
+        if not shown:
+            return False
+        wait_s = self._guesses.wait_s(*_whence(request), self._clock.monotonic_s())
+        if wait_s > 0.0:
+            raise _too_many_guesses(wait_s)
+        # Compared as bytes and in constant time: how long a refusal takes tells nothing.
+        admin_key = self._admin_key
+        return admin_key is not None and any(hmac.compare_digest(key, admin_key) for key in shown)
+
+    def note_wrong(self, request: Request, keys: Iterable[bytes]) -> None:
+        """Keys were shown that open nothing."""
+        peer, forwarded = _whence(request)
+        now_s = self._clock.monotonic_s()
+        for key in keys:
+            self._guesses.note_wrong(peer, forwarded, key, now_s)
+        if self._guesses.wait_s(peer, forwarded, now_s) > 0.0:
+            _log.warning("control.keys_guessed", peer=peer, forwarded=forwarded)
 
 
-def check_write(request: Request, config: ControlConfig) -> None:
-    """Raise ApiError unless this caller may change things."""
-    if config.admin_key is None:
-        _check_local(request)
-    else:
-        _check_key(request, config.admin_key)
+def _whence(request: Request) -> tuple[str, str | None]:
+    return request.client.host if request.client else "", request.headers.get("x-forwarded-for")
 
 
-def _check_key(request: Request, admin_key: str) -> None:
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    # Compared as bytes and in constant time: how long a refusal takes tells nothing.
-    matches = hmac.compare_digest(given.strip().encode("latin-1"), admin_key.encode())
-    if scheme.lower() == "bearer" and matches:
-        return
-    raise ApiError(
+def _too_many_guesses(wait_s: float) -> ApiError:
+    return ApiError(
+        429,
+        "rate_limited",
+        "too many wrong keys came from this address: none is looked at before a minute is over",
+        code="too_many_wrong_keys",
+        retry_after_s=wait_s,
+    )
+
+
+def _needs_admin_key() -> ApiError:
+    return ApiError(
         401,
         "authentication_error",
         "this needs the admin key: send it as 'Authorization: Bearer <key>'",

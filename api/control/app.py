@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from api import dashboard
+from api.control.access import Door
 from api.control.errors import install_error_handlers
 from api.control.guard import Guard
 from api.control.packing import Packing
@@ -124,12 +125,13 @@ def create_app(
     max_workers : int
         Processes that one queue of jobs may get; for ``/v1/autoscale``.
     """
-    users = Users(gateway or GatewayConfig(), config)
+    door = Door(config, clock)
     room = ControlRoom(
         config,
         ports,
         clock,
-        users=users,
+        users=Users(gateway or GatewayConfig(), door),
+        door=door,
         default_target_s=default_target_s,
         settings=settings_in_force,
         max_workers=max_workers,

@@ -8,7 +8,7 @@ bounded: the busiest ``MAX_MODELS`` models have series of their own, the rest ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -84,8 +84,10 @@ class ControlMetrics:
         clock: Clock,
         *,
         max_workers: int = 1,
+        forgotten_guessers: Callable[[], int] = int,
     ) -> None:
         self._board = board
+        self._forgotten_guessers = forgotten_guessers
         self._max_workers = max_workers
         self._events = events
         self._feed = feed
@@ -130,6 +132,7 @@ class ControlMetrics:
                 "histories": board.history.forgotten,
                 "requests": board.tally.forgotten,
                 "forecasts": board.forgotten_forecasts,
+                "guessers": self._forgotten_guessers(),
                 **board.kpis.forgotten(),
             },
             kpis=kpi_families(board, shown, now_s),

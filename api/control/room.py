@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
-from api.control.access import check_read, check_write
+from api.control.access import Door
 from api.control.board import STALE_AFTER_S, Board
 from api.control.errors import ApiError, not_found, store_away
 from api.control.feed import EventFeed
@@ -44,6 +44,7 @@ class ControlRoom:
         clock: Clock,
         *,
         users: Users,
+        door: Door,
         default_target_s: float,
         settings: SettingsInForce = tuple,
         max_workers: int = 1,
@@ -52,6 +53,7 @@ class ControlRoom:
         self.ports = ports
         self.clock = clock
         self.users = users
+        self.door = door
         # With fast time a snapshot may be many of its seconds old after one real one.
         self.stale_after_s = max(STALE_AFTER_S, 5.0 * clock.scale)
         self.board = Board(default_target_s=default_target_s)
@@ -61,7 +63,12 @@ class ControlRoom:
         self._events_made = itertools.count(1)
         self.feed = EventFeed(boot=secrets.token_hex(4))
         self.metrics = ControlMetrics(
-            self.board, self.feed, ports.events, clock, max_workers=max_workers
+            self.board,
+            self.feed,
+            ports.events,
+            clock,
+            max_workers=max_workers,
+            forgotten_guessers=lambda: door.forgotten_guessers,
         )
         self.live = LiveView(self.board, self.feed, clock, stale_after_s=self.stale_after_s)
         self.followers = Followers(ports, self.board, self.live, clock)
@@ -164,12 +171,12 @@ Caller = Annotated[User, Depends(caller)]
 
 def may_read(request: Request, room: Room) -> None:
     """Dependency of every route that tells something."""
-    check_read(request, room.config)
+    room.door.check_read(request)
 
 
 def may_write(request: Request, room: Room) -> None:
     """Dependency of every route that changes something."""
-    check_write(request, room.config)
+    room.door.check_write(request)
 
 
 READ = [Depends(may_read)]

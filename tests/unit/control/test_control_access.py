@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 from starlette.requests import Request
 
-from api.control.access import check_read, check_write
+from api.control.access import Door
 from api.control.errors import ApiError
+from api.control.guessing import FREE_GUESSES
 from contracts.config import ControlConfig
+from simulator.clock import VirtualClock
 
 LOCAL = ("127.0.0.1", 5000)
 OPEN = ControlConfig()
@@ -26,6 +28,14 @@ def request(client: tuple[str, int] | None = LOCAL, **headers: str) -> Request:
             "headers": [(k.encode(), v.encode("utf-8")) for k, v in named.items()],
         }
     )
+
+
+def check_read(asked: Request, config: ControlConfig) -> None:
+    Door(config, VirtualClock(0.0)).check_read(asked)
+
+
+def check_write(asked: Request, config: ControlConfig) -> None:
+    Door(config, VirtualClock(0.0)).check_write(asked)
 
 
 def status_of(check, asked: Request, config: ControlConfig) -> int:
@@ -104,3 +114,54 @@ def test_reads_are_open_unless_closed():
     local_only = ControlConfig(open_reads=False)
     assert status_of(check_read, away, local_only) == 403
     assert status_of(check_read, request(), local_only) == 200
+
+
+def answer(door: Door, asked: Request) -> int:
+    return status_of(lambda asked, _: door.check_write(asked), asked, KEYED)
+
+
+def test_who_guesses_keys_waits_and_the_right_one_is_not_looked_at_either():
+    door = Door(KEYED, VirtualClock(0.0))
+    right = request(("198.51.100.1", 1), authorization="Bearer geheim-schlüssel")
+    tried = [
+        answer(door, request(("198.51.100.1", 1), authorization=f"Bearer {number}"))
+        for number in range(FREE_GUESSES + 3)
+    ]
+    assert tried == [401] * FREE_GUESSES + [429] * 3
+    assert answer(door, right) == 429
+    with pytest.raises(ApiError) as refused:
+        door.check_write(right)
+    assert refused.value.retry_after_s == 60.0
+    elsewhere = request(("198.51.100.2", 1), authorization="Bearer geheim-schlüssel")
+    assert answer(door, elsewhere) == 200
+    assert door.forgotten_guessers == 0
+
+
+def test_who_shows_no_key_guesses_none():
+    door = Door(KEYED, VirtualClock(0.0))
+    assert {answer(door, request()) for _ in range(FREE_GUESSES * 3)} == {401}
+    assert {answer(door, request(authorization="Bearer ")) for _ in range(30)} == {401}
+
+
+@pytest.mark.parametrize("way", ["authorization", "x_api_key", "cookie"])
+def test_closed_reads_are_no_other_way_to_guess(way: str):
+    config = ControlConfig(admin_key="right", open_reads=False)
+    door = Door(config, VirtualClock(0.0))
+    statuses = []
+    for number in range(FREE_GUESSES + 1):
+        asked = request(("198.51.100.1", 1), **{way: f"{number}"})
+        try:
+            door.check_reader(asked, [f"{number}".encode()])
+        except ApiError as error:
+            statuses.append(error.status)
+    assert statuses == [401] * FREE_GUESSES + [429]
+    door.check_reader(request(("198.51.100.2", 1)), [b"right"])
+
+
+def test_readers_without_an_admin_key_are_those_of_this_machine():
+    door = Door(ControlConfig(open_reads=False), VirtualClock(0.0))
+    door.check_reader(request(), [b"a key of LocalAI's"])
+    with pytest.raises(ApiError) as refused:
+        door.check_reader(request(("192.168.1.7", 1)), [b"a key of LocalAI's"])
+    assert refused.value.status == 403
+    Door(OPEN, VirtualClock(0.0)).check_reader(request(("192.168.1.7", 1)), [])
