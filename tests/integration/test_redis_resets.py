@@ -67,39 +67,37 @@ async def _resets(socket: str) -> None:
     assert relay.broken > RESETS
 
 
+class HangsUp(asyncio.Protocol):
+    """Takes the first word of a greeting, and says no more."""
+
+    greetings = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        HangsUp.greetings += 1
+        self.transport.close()
+
+
 @pytest.mark.parametrize("blocking", [False, True])
-async def test_an_outage_longer_than_the_look_at_a_connections_health_is_an_outage(
-    redis_url: str, blocking: bool
-):
-    """Who is greeted by a server that hangs up is not to look after its health meanwhile."""
-    relay = Relay("redis", path=redis_url.removeprefix("unix://").partition("?")[0])
-    await relay.start()
-    url = f"redis://127.0.0.1:{relay.port}/0"
+async def test_a_server_that_hangs_up_is_greeted_a_few_times_and_no_more(blocking: bool):
+    """A greeting that looks after the connection's health would greet again, and so on."""
+    HangsUp.greetings = 0
+    server = await asyncio.get_running_loop().create_server(HangsUp, "127.0.0.1", 0)
+    url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
     if blocking:
         with pytest.raises(redis.ConnectionError):
-            await asyncio.to_thread(_blocking_outage, url, relay, asyncio.get_running_loop())
+            await asyncio.to_thread(_ping, url)
     else:
         client = connect_settled(url)
-        await client.ping()
-        connection = await client.connection_pool.get_connection()
-        connection.next_health_check = 0
-        await client.connection_pool.release(connection)
-        relay.refuse()
         with pytest.raises(Transient), mapped_errors("ping"):
             await client.ping()
         await client.aclose()
-    await relay.stop()
+    server.close()
+    assert 1 <= HangsUp.greetings <= 16
 
 
-def _blocking_outage(url: str, relay: Relay, loop: asyncio.AbstractEventLoop) -> None:
+def _ping(url: str) -> None:
     with connect_blocking_settled(url) as client:
         client.ping()
-        connection = client.connection_pool.get_connection()
-        connection.next_health_check = 0
-        client.connection_pool.release(connection)
-        asyncio.run_coroutine_threadsafe(_refuse(relay), loop).result()
-        client.ping()
-
-
-async def _refuse(relay: Relay) -> None:
-    relay.refuse()
