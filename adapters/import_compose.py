@@ -21,6 +21,8 @@ SPARE_PORT = 8088
 
 _IMAGE = re.compile(r"(?:^|/)local-?ai(?:[:@/\-]|$)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{(\w+)(?::?[-?]([^{}]*))?\}|\$(\w+)")
+_PORT = re.compile(r"[0-9]{1,5}")
+_HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _FIGHTING = {
     "LOCALAI_MAX_ACTIVE_BACKENDS": "its limit counts models, not bytes",
     "LOCALAI_SINGLE_ACTIVE_BACKEND": "two models can never be loaded together, and no prefetch "
@@ -29,6 +31,22 @@ _FIGHTING = {
     "LOCALAI_WATCHDOG_BUSY": "it ends long answers",
     "LOCALAI_MEMORY_RECLAIMER": "it unloads behind the plan's back",
 }
+_NUMBERS = {
+    "LOCALAI_UPLOAD_LIMIT": ("gateway", "max_body_mb", 1.0, 1024.0**2),
+    "LOCALAI_MODEL_CACHE_SIZE": ("optimization", "cache_size_gb", 0.0, 1024.0**2),
+    "LOCALAI_PARALLEL_LOAD": ("scheduler", "parallel_loads", 1.0, 64.0),
+}
+"""What takes a number: our key for it, and the least and the most that it takes."""
+
+_SHAPES: tuple[tuple[str, Any, str], ...] = (
+    ("environment", Mapping | list, "a mapping or a list"),
+    ("command", str | list, "a text or a list"),
+    ("ports", list, "a list"),
+    ("volumes", list, "a list"),
+    ("devices", list, "a list"),
+)
+"""What is looked at of a service, and what it has to be."""
+
 _OLD_NAMES = {
     "SINGLE_ACTIVE_BACKEND": "LOCALAI_SINGLE_ACTIVE_BACKEND",
     "MAX_ACTIVE_BACKENDS": "LOCALAI_MAX_ACTIVE_BACKENDS",
@@ -55,11 +73,11 @@ def merged_compose(documents: list[Mapping[str, Any]]) -> dict[str, Any]:
             if not isinstance(spec, Mapping):
                 continue
             for key, value in spec.items():
-                if key == "environment":
+                if key == "environment" and isinstance(value, Mapping | list):
                     both = {**variables_of(known.get(key)), **variables_of(value)}
                     known[key] = both
                 elif key in ("ports", "volumes", "devices") and isinstance(value, list):
-                    known[key] = [*known.get(key, []), *value]
+                    known[key] = [*_listed(known.get(key)), *value]
                 else:
                     known[key] = value
     return {"services": services}
@@ -73,6 +91,8 @@ def import_compose(document: Mapping[str, Any], environ: Mapping[str, str]) -> I
         result.note("no service runs LocalAI, as far as its image tells")
     backends = []
     for name, spec in found:
+        if not _has_address(result, name, spec):
+            continue
         told = {
             _OLD_NAMES.get(key, key): expanded(value, environ, result)
             for key, value in variables_of(spec.get("environment")).items()
@@ -93,6 +113,17 @@ def import_compose(document: Mapping[str, Any], environ: Mapping[str, str]) -> I
     elif backends:
         result.put("localai", "backends", backends)
     return result
+
+
+def _has_address(result: Imported, name: str, spec: Mapping[str, Any]) -> bool:
+    """Whether a service can be spoken to by its name; what of it has an odd shape is told."""
+    for key, kinds, takes in _SHAPES:
+        if not isinstance(spec.get(key), kinds | None):
+            result.odd(f"services.{name}.{key}", spec[key], takes)
+    if _HOST_NAME.fullmatch(name):
+        return True
+    result.odd("services", name, "a name of letters, digits, - and _, to be an address")
+    return False
 
 
 def sidecar(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +168,7 @@ def variables_of(environment: object) -> dict[str, str]:
     if isinstance(environment, Mapping):
         return {str(k): "" if v is None else _word(v) for k, v in environment.items()}
     found = {}
-    for line in environment if isinstance(environment, list) else ():
+    for line in _listed(environment):
         name, _, value = str(line).partition("=")
         found[name.strip()] = value
     return found
@@ -160,29 +191,36 @@ def expanded(text: str, environ: Mapping[str, str], result: Imported) -> str:
 
 def host_ports(spec: object) -> Iterator[int]:
     """Ports of the machine that a service takes."""
-    ports = spec.get("ports") if isinstance(spec, Mapping) else None
-    for port in ports if isinstance(ports, list) else ():
+    for port in _listed(spec.get("ports") if isinstance(spec, Mapping) else None):
         told = port.get("published") if isinstance(port, Mapping) else str(port)
         parts = str(told).split("/")[0].split(":")
         host = parts[0] if isinstance(port, Mapping) else parts[-2] if len(parts) > 1 else ""
-        if host.isdecimal():
+        if _PORT.fullmatch(host):
             yield int(host)
 
 
 def _settings(result: Imported, name: str, told: Mapping[str, str]) -> None:
     for variable, value in told.items():
-        number = seconds_of(value)
-        if variable == "LOCALAI_UPLOAD_LIMIT" and number:
-            result.put("gateway", "max_body_mb", int(number))
-        elif variable == "LOCALAI_MODEL_CACHE_SIZE" and number is not None:
-            result.put("optimization", "cache_size_gb", number)
-        elif variable == "LOCALAI_PARALLEL_LOAD" and number:
-            result.put("scheduler", "parallel_loads", max(1, int(number)))
+        where = f"services.{name}: {variable}"
+        if variable in _NUMBERS and value.strip():
+            _number(result, where, variable, value)
         elif variable == "LOCALAI_PRELOAD_MODELS" and truth_of(value) is None:
-            for model in value.split(","):
-                result.put("models", model.strip(), "preload", YES)
+            for model in filter(None, map(str.strip, value.split(","))):
+                if result.takes_name(where, model):
+                    result.put("models", model, "preload", YES)
         else:
-            _remark(result, f"services.{name}: {variable}", variable, value)
+            _remark(result, where, variable, value)
+
+
+def _number(result: Imported, where: str, variable: str, value: str) -> None:
+    section, key, least, most = _NUMBERS[variable]
+    number = seconds_of(value)
+    if number is None or not least <= number <= most:
+        result.odd(where, value, f"a number from {least:g} to {most:g}")
+    elif variable == "LOCALAI_MODEL_CACHE_SIZE":
+        result.put(section, key, number)
+    else:
+        result.put(section, key, int(number))
 
 
 def _remark(result: Imported, where: str, variable: str, value: str) -> None:
@@ -202,7 +240,7 @@ def _is_on(value: str) -> bool:
 
 def _commands(result: Imported, name: str, command: object) -> None:
     """LocalAI installs what its command names: names of a gallery's, or addresses."""
-    for item in command if isinstance(command, list) else ():
+    for item in _listed(command):
         text = str(item)
         if text.startswith("-") or text in {"run", "local-ai", "/bin/sh"}:
             continue
@@ -211,7 +249,7 @@ def _commands(result: Imported, name: str, command: object) -> None:
 
 
 def _accelerator(spec: Mapping[str, Any]) -> dict[str, str]:
-    devices = [str(device) for device in spec.get("devices") or ()]
+    devices = [str(device) for device in _listed(spec.get("devices"))]
     for path, accelerator in _ACCELERATORS:
         if any(device.startswith(path) for device in devices):
             return {"accelerator": accelerator}
@@ -222,7 +260,7 @@ def _accelerator(spec: Mapping[str, Any]) -> dict[str, str]:
 def _models_path(spec: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, str]:
     """Where its models folder is on this machine, if that is mounted from it."""
     inside = told.get("LOCALAI_MODELS_PATH") or ""
-    for volume in spec.get("volumes") or ():
+    for volume in _listed(spec.get("volumes")):
         if isinstance(volume, Mapping):
             host, target = str(volume.get("source", "")), str(volume.get("target", ""))
         else:
@@ -232,6 +270,10 @@ def _models_path(spec: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, 
         if is_models and host.startswith(("/", ".", "~")):
             return {"models_path": host}
     return {}
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _word(value: object) -> str:

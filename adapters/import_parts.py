@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +11,16 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from adapters.settings_problems import printable
+from adapters.settings_problems import printable, shown
 
 MAX_NOTES = 200
 
+MAX_NAME_CHARS = 4_096
+
 YES = True
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
+_NO_NAME = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
 
 
@@ -51,6 +55,17 @@ class Imported:
         line = printable(text)
         if line not in self.notes:
             self.notes.append(line)
+
+    def odd(self, where: str, value: object, takes: str) -> None:
+        """Tell that a value is none that could be taken."""
+        self.note(f"{where} = {shown(value)}: is not taken: it must be {takes}")
+
+    def takes_name(self, where: str, name: str) -> bool:
+        """Whether a model of ours may be called so; where not, that is told."""
+        if name.strip() and len(name) <= MAX_NAME_CHARS and not _NO_NAME.search(name):
+            return True
+        self.note(f"{where}: the name {shown(name)} is not taken: it must be printable text")
+        return False
 
 
 def as_yaml(values: Mapping[str, Any]) -> str:
@@ -91,9 +106,18 @@ def seconds_of(value: object) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
+        seconds = _float(value)
+    else:
+        match = _DURATION.fullmatch(str(value).strip())
+        seconds = math.nan if match is None else float(match[1]) * _UNIT_S[match[2]]
+    return seconds if math.isfinite(seconds) else None
+
+
+def _float(value: float) -> float:
+    try:
         return float(value)
-    match = _DURATION.fullmatch(str(value).strip())
-    return None if match is None else float(match[1]) * _UNIT_S[match[2]]
+    except OverflowError:
+        return math.inf
 
 
 def truth_of(value: object) -> bool | None:

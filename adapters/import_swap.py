@@ -40,10 +40,17 @@ def import_swap(document: Mapping[str, Any], environ: Mapping[str, str]) -> Impo
     """What can be taken of it, and lines about the rest."""
     result = Imported(KIND)
     models = document.get("models")
-    entries = {str(name): entry for name, entry in _items(models) if isinstance(entry, Mapping)}
+    entries = {}
+    for name, entry in _items(models):
+        if not isinstance(entry, Mapping):
+            result.odd(f"models.{name}", entry, "a mapping with cmd")
+        elif result.takes_name("models", str(name)):
+            entries[str(name)] = entry
     for name in entries:
         result.put("models", name, {})
-    macros = {str(name): value for name, value in _items(document.get("macros"))}
+    macros = {
+        str(name): value for name, value in _told_items(result, "macros", document.get("macros"))
+    }
     for name, entry in entries.items():
         _model(result, name, entry)
         own = {str(macro): value for macro, value in _items(entry.get("macros"))}
@@ -57,24 +64,36 @@ def import_swap(document: Mapping[str, Any], environ: Mapping[str, str]) -> Impo
 
 def _model(result: Imported, name: str, entry: Mapping[str, Any]) -> None:
     limit = entry.get("concurrencyLimit")
-    if isinstance(limit, int) and 0 < limit <= _MAX_SLOTS:
+    if type(limit) is int and 0 < limit <= _MAX_SLOTS:
         result.put("models", name, "slots", limit)
+    elif limit not in (None, 0) or isinstance(limit, bool):
+        where = f"models.{name}.concurrencyLimit"
+        result.odd(where, limit, f"a whole number from 1 to {_MAX_SLOTS}")
     aliases = entry.get("aliases")
+    if not isinstance(aliases, list | None):
+        result.odd(f"models.{name}.aliases", aliases, "a list of names")
     for alias in aliases if isinstance(aliases, list) else ():
         if str(alias) != name:
             result.note(
                 f"models.{name}: the alias {shown(str(alias))} belongs into LocalAI's models "
-                f"folder, as a file with name: {alias} and alias: {name}"
+                f"folder, as a file with name: {shown(str(alias))} and alias: {shown(name)}"
             )
-    ttl_s = seconds_of(entry["ttl"]) if "ttl" in entry else None
-    if ttl_s is not None and ttl_s > 0:
+    if "ttl" in entry:
+        _ttl(result, name, entry["ttl"])
+
+
+def _ttl(result: Imported, name: str, ttl: object) -> None:
+    ttl_s = seconds_of(ttl)
+    if ttl_s is None:
+        result.odd(f"models.{name}.ttl", ttl, "seconds")
+    elif ttl_s > 0:
         result.note(
             f"models.{name}: ttl {ttl_s:g} s is not taken: a model goes when its room is needed; "
             "scheduler.policy idle-timeout with idle_timeout_seconds holds for all models"
         )
-    elif ttl_s == 0:
+    else:
         result.note(
-            f"models.{name}: ttl 0 (never by time) needs nothing: no model goes by time; "
+            f"models.{name}: ttl {ttl_s:g} (never by time) needs nothing: no model goes by time; "
             "pinned: true would keep it from going at all"
         )
 
@@ -142,49 +161,76 @@ def _addresses(result: Imported, entries: Mapping[str, Mapping[str, Any]]) -> No
 
 
 def _groups(result: Imported, groups: object, entries: Mapping[str, Mapping[str, Any]]) -> None:
-    for group, spec in _items(groups):
+    for group, spec in _told_items(result, "groups", groups):
+        where = f"groups.{group}"
         if not isinstance(spec, Mapping):
+            result.odd(where, spec, "a mapping with members")
             continue
-        members = spec.get("members")
-        named = [str(name) for name in members] if isinstance(members, list) else []
-        known = [name for name in named if name in entries]
-        for name in sorted(set(named) - set(known)):
-            result.note(f"groups.{group}: there is no model {shown(name)}")
-        if truth_of(spec.get("persistent", False)):
+        known = _members(result, where, spec.get("members"), entries)
+        is_persistent = _switch(result, where, spec, "persistent", default=False)
+        if is_persistent:
             for name in known:
                 result.put("models", name, "pinned", YES)
-        elif known:
+        elif known and result.takes_name("groups", str(group)):
             result.put("resources", str(group), "models", known)
             result.note(
-                f"groups.{group}: is taken as resources.{group} without limits; memory_limit and "
+                f"{where}: is taken as resources.{group} without limits; memory_limit and "
                 "concurrency bound it"
             )
-        if truth_of(spec.get("swap", True)) and len(known) > 1:
+        if _switch(result, where, spec, "swap", default=True) and len(known) > 1:
             result.note(
-                f"groups.{group}: swap (one member at a time) is LocalAI's concurrency_groups in "
+                f"{where}: swap (one member at a time) is LocalAI's concurrency_groups in "
                 "the model files; here memory decides"
             )
-        if truth_of(spec.get("exclusive", True)) and not truth_of(spec.get("persistent", False)):
+        if _switch(result, where, spec, "exclusive", default=True) and not is_persistent:
             result.note(
-                f"groups.{group}: exclusive (its load unloads all others) is not taken: others go "
+                f"{where}: exclusive (its load unloads all others) is not taken: others go "
                 "as far as their room is needed"
             )
+
+
+def _members(
+    result: Imported, where: str, members: object, entries: Mapping[str, object]
+) -> list[str]:
+    if not isinstance(members, list | None):
+        result.odd(f"{where}.members", members, "a list of models")
+    named = [str(name) for name in members] if isinstance(members, list) else []
+    for name in sorted(set(named) - set(entries)):
+        result.note(f"{where}: there is no model {shown(name)}")
+    return [name for name in dict.fromkeys(named) if name in entries]
+
+
+def _switch(
+    result: Imported, where: str, spec: Mapping[str, Any], key: str, *, default: bool
+) -> bool:
+    value = spec.get(key, default)
+    found = truth_of(value)
+    if found is None:
+        result.odd(f"{where}.{key}", value, "true or false")
+    return default if found is None else found
 
 
 def _start(
     result: Imported, document: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    hooks = document.get("hooks")
-    on_startup = hooks.get("on_startup") if isinstance(hooks, Mapping) else None
-    preload = on_startup.get("preload") if isinstance(on_startup, Mapping) else None
+    hooks = dict(_told_items(result, "hooks", document.get("hooks")))
+    on_startup = dict(_told_items(result, "hooks.on_startup", hooks.get("on_startup")))
+    preload = on_startup.get("preload")
+    if not isinstance(preload, list | None):
+        result.odd("hooks.on_startup.preload", preload, "a list of models")
     for name in preload if isinstance(preload, list) else ():
         if str(name) in entries:
             result.put("models", str(name), "preload", YES)
         else:
             result.note(f"hooks.on_startup.preload: there is no model {shown(str(name))}")
-    limit_s = seconds_of(document.get("healthCheckTimeout"))
+    if document.get("healthCheckTimeout") is None:
+        return
+    limit_s = seconds_of(document["healthCheckTimeout"])
     if limit_s is not None and 0 < limit_s <= _DAY_S:
         result.put("scheduler", "load_timeout_seconds", limit_s)
+    else:
+        takes = f"seconds above 0, up to {_DAY_S:.0f}"
+        result.odd("healthCheckTimeout", document["healthCheckTimeout"], takes)
 
 
 def _rest(result: Imported, document: Mapping[str, Any]) -> None:
@@ -206,6 +252,12 @@ def _rest(result: Imported, document: Mapping[str, Any]) -> None:
             )
         else:
             result.note(f"{name}: is not taken")
+
+
+def _told_items(result: Imported, where: str, value: object) -> list[tuple[Any, Any]]:
+    if not isinstance(value, Mapping | None):
+        result.odd(where, value, "a mapping")
+    return _items(value)
 
 
 def _items(value: object) -> list[tuple[Any, Any]]:

@@ -84,9 +84,12 @@ def _of_models(
         for line in advice_on(model.config):
             result.note(f"{model.model}: {line}")
         ours = {key: model.config[key] for key in OURS if key in model.config}
-        if ours and model.is_valid:
+        if ours and model.is_valid and result.takes_name(model.file, str(model.model)):
             for key, value in ours.items():
                 result.put("models", str(model.model), key, value)
+        elif ours and not model.is_valid:
+            names = ", ".join(ours)
+            result.note(f"{model.model}: {names} not taken: LocalAI refuses the model")
     if models:
         result.note(
             f"{len(models)} models are LocalAI's: they are read from LocalAI itself and need no "

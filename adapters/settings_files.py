@@ -88,7 +88,7 @@ def read_files(files: ConfigFiles, problems: Problems, notices: list[str]) -> So
             data = read_file(path)
             if index and not data.strip():
                 continue  # a drop-in that somebody emptied
-            source = read_yaml(data, str(path), problems)
+            source = read_yaml(data, str(path), problems, names_are_text=True)
             if isinstance(source.values.get("models"), list):
                 source = name_models(source, problems)
         except Invalid as error:

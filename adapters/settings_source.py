@@ -76,10 +76,13 @@ def read_file(path: Path) -> bytes:
         raise Invalid(printable(f"{path}: cannot be read: {error.strerror}")) from error
 
 
-def read_yaml(data: bytes, name: str, problems: Problems) -> Source:
+def read_yaml(
+    data: bytes, name: str, problems: Problems, *, names_are_text: bool = False
+) -> Source:
     """Values and lines of one YAML document whose top is a mapping.
 
-    Keys that stand twice are added to ``problems``; the first one holds.
+    Keys that stand twice are added to ``problems``; the first one holds. So are, with
+    ``names_are_text``, those that YAML reads as numbers, switches or nothing.
 
     Parameters
     ----------
@@ -104,7 +107,7 @@ def read_yaml(data: bytes, name: str, problems: Problems) -> Source:
     if not isinstance(root, MappingNode):
         line = f"{name}:{root.line}"
         raise Invalid(printable(f"{line}: the top must be a mapping of sections, such as gateway:"))
-    return _Expansion(name, problems).expand(root)
+    return _Expansion(name, problems, names_are_text=names_are_text).expand(root)
 
 
 def read_document(data: bytes, name: str, problems: Problems) -> Any:
@@ -129,9 +132,10 @@ def _root(text: str, name: str) -> Node | None:
 class _Expansion:
     """Nodes → values. Aliases are written out here, so this is where they are bounded."""
 
-    def __init__(self, name: str, problems: Problems) -> None:
+    def __init__(self, name: str, problems: Problems, *, names_are_text: bool = False) -> None:
         self._name = name
         self._problems = problems
+        self._names_are_text = names_are_text
         self._origins: dict[KeyPath, str] = {}
         self._values = 0
 
@@ -169,14 +173,19 @@ class _Expansion:
             if key.text == _MERGE:
                 merged += self._merged(child)
                 continue
+            where = f"{self._name}:{key.line}"
+            said = ".".join((*path, key.text))
+            if self._names_are_text and not isinstance(key.value, str):
+                self._problems.add(
+                    where, f'{said}: a name must be text; it is with quotes: "{key.text}"'
+                )
+                continue
             if key.text in values:
-                where = f"{self._name}:{key.line}"
-                said = ".".join((*path, key.text))
                 self._problems.add(where, f"{said}: stands twice, first in line {lines[key.text]}")
                 continue
             lines[key.text] = key.line
             place = (*path, key.text)
-            self._origins[place] = f"{self._name}:{key.line}"
+            self._origins[place] = where
             values[key.text] = self._value(child, place)
         for other in merged:
             self._fill(values, other, path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.import_compose import merged_compose, sidecar
+from adapters.import_compose import host_ports, merged_compose, sidecar
 from adapters.import_parts import Imported, as_yaml, bounded, merged, seconds_of, truth_of
 from adapters.imports import import_paths, imported
 from adapters.settings import Settings, load_settings
@@ -184,6 +184,75 @@ def test_text_in_any_language_and_a_model_that_is_not_there():
 )
 def test_odd_values_are_passed_over(text: str):
     assert take(text).values["models"]["a"] == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("models: {a: {cmd: x, concurrencyLimit: '4'}}", "models.a.concurrencyLimit", '"4"'),
+        ("models: {a: {cmd: x, concurrencyLimit: true}}", "models.a.concurrencyLimit", "true"),
+        ("models: {a: {cmd: x, concurrencyLimit: -1}}", "models.a.concurrencyLimit", "-1"),
+        ("models: {a: {cmd: x, ttl: soon}}", "models.a.ttl", '"soon"'),
+        ("models: {a: {cmd: x, ttl: .inf}}", "models.a.ttl", "Infinity"),
+        ("models: {a: {cmd: x, aliases: b}}", "models.a.aliases", '"b"'),
+        ("models: {a: {cmd: x}, b: 7}", "models.b", "7"),
+        ("models: {a: {cmd: x}}\nhealthCheckTimeout: soon", "healthCheckTimeout", '"soon"'),
+        ("models: {a: {cmd: x}}\nhealthCheckTimeout: 0", "healthCheckTimeout", "0"),
+        ("models: {a: {cmd: x}}\nhooks: 1", "hooks", "1"),
+        ("models: {a: {cmd: x}}\nhooks: {on_startup: {preload: a}}", "preload", '"a"'),
+        ("models: {a: {cmd: x}}\nmacros: 3", "macros", "3"),
+        ("models: {a: {cmd: x}}\ngroups: []", "groups", "[]"),
+        ("models: {a: {cmd: x}}\ngroups: {g: 1}", "groups.g", "1"),
+        ("models: {a: {cmd: x}}\ngroups: {g: {members: a}}", "groups.g.members", '"a"'),
+        ("models: {a: {cmd: x}}\ngroups: {g: {swap: soon}}", "groups.g.swap", '"soon"'),
+    ],
+)
+def test_an_odd_value_is_told_with_what_it_must_be(text: str, key: str, value: str):
+    found = take(text)
+    assert list(found.values["models"]) == ["a"]
+    (line,) = [note for note in found.notes if f"{key} = {value}: is not taken" in note]
+    assert "it must be " in line
+
+
+def test_a_name_that_none_of_ours_could_have_is_told():
+    found = take('models: {"a\\nb": {cmd: x}, "c": {cmd: x}}')
+    assert list(found.values["models"]) == ["c"]
+    assert noted(found, "it must be printable text")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("environment: {LOCALAI_UPLOAD_LIMIT: " + "9" * 400 + "}", "LOCALAI_UPLOAD_LIMIT"),
+        ("environment: {LOCALAI_MODEL_CACHE_SIZE: much}", 'LOCALAI_MODEL_CACHE_SIZE = "much"'),
+        ("environment: {LOCALAI_PARALLEL_LOAD: 0}", 'LOCALAI_PARALLEL_LOAD = "0"'),
+        ("environment: 7", "environment = 7"),
+        ("devices: 7", "devices = 7"),
+        ("volumes: x", "volumes = "),
+        ("ports: 7", "ports = 7"),
+    ],
+)
+def test_an_odd_value_of_a_service_is_told(said: str, told: str):
+    found = take("services:\n  localai:\n    image: localai/localai\n    " + said)
+    assert found.values["localai"]["url"] == "http://localai:8080"
+    assert noted(found, told)
+
+
+def test_a_service_that_has_no_address_is_told():
+    found = take('services: {"a b": {image: localai/localai}}')
+    assert found.values == {}
+    assert noted(found, "services = ")
+
+
+def test_ports_that_are_none_are_passed_over():
+    found = {"services": {"x": {"ports": ["9" * 5000 + ":1", "٣:1", {"published": None}, 8080]}}}
+    assert list(host_ports(found["services"]["x"])) == []
+
+
+def test_an_overlay_may_have_another_shape():
+    base = {"services": {"a": {"image": "localai/localai", "ports": "x"}}}
+    over = {"services": {"a": {"ports": ["1:1"]}}}
+    assert merged_compose([base, over])["services"]["a"]["ports"] == ["1:1"]
 
 
 # Compose files

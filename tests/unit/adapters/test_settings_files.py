@@ -178,3 +178,18 @@ def test_a_reload_reads_all_files_again():
     write("two.yaml", "control: {port: 9004}\n")
     reload.reload()
     assert (taken[0].document.gateway.port, taken[0].document.control.port) == (9001, 9004)
+
+
+@pytest.mark.parametrize("key", ["1", "null", "~", "true", "1.5", "0x10", ".inf"])
+@pytest.mark.parametrize("section", ["models", "resources", "autoscaling"])
+def test_a_name_that_yaml_reads_as_no_text_needs_quotes(tmp_path, section, key):
+    path = tmp_path / "headstart.yaml"
+    path.write_text(f"{section}:\n  {key}: {{}}\n")
+    with pytest.raises(Invalid, match=r":2: .*: a name must be text; it is with quotes: "):
+        load_settings({"HOME": "/home/op"}, path)
+
+
+def test_a_name_in_quotes_may_look_like_anything(tmp_path):
+    path = tmp_path / "headstart.yaml"
+    path.write_text('models:\n  "1": {pinned: true}\n  "null": {}\n')
+    assert list(load_settings({"HOME": "/home/op"}, path).document.models) == ["1", "null"]
