@@ -14,6 +14,7 @@ from typing import Self
 
 import structlog
 
+from adapters.append_only_file import mend
 from adapters.file_lock import FileLock
 from adapters.server_binary import find_binary
 from adapters.server_folder import ServerFolder
@@ -183,12 +184,29 @@ class EmbeddedServer:
         _log.info("redis_server_started", url=self.url, pid=self.pid)
 
     async def _start_process(self) -> None:
-        self._process = await start_process(
+        try:
+            self._process = await self._start_once()
+        except Permanent as error:
+            if not await asyncio.to_thread(self._is_mended):
+                raise
+            _log.warning("redis_data_mended", why=str(error), kept=".holed")
+            self._process = await self._start_once()
+
+    async def _start_once(self) -> asyncio.subprocess.Process:
+        return await start_process(
             self._binary or find_binary(),
             self._folder,
             lock_fd=self._data_lock.fd,
             max_memory_bytes=self._max_memory_bytes,
         )
+
+    def _is_mended(self) -> bool:
+        """Whether a full disk had left a hole in the data, which is gone now."""
+        try:
+            return mend(self._folder.folder) > 0
+        except OSError as error:
+            _log.warning("redis_data_not_mended", error=str(error))
+            return False
 
     async def _take_data_lock(self) -> None:
         """Wait for the server of an owner that is gone to end; help it along when it does not."""

@@ -172,6 +172,21 @@ async def test_killed_on_a_disk_that_takes_nothing_it_comes_back_when_there_is_r
         assert [p.pid for p in psutil.Process().children() if "valkey" in p.name()] == [server.pid]
 
 
+async def test_a_hole_that_a_full_disk_left_in_its_data_is_mended(data_dir: Path):
+    """As the server leaves it: zeros between two commands, and all that came after."""
+    async with EmbeddedServer(data_dir) as server:
+        client = connect(server.url)
+        await client.set("before", "1")
+        await client.aclose()
+    (file,) = (data_dir / "redis" / "appendonlydir").glob("*.incr.aof")
+    after = b"*3\r\n$3\r\nSET\r\n$5\r\nafter\r\n$1\r\n2\r\n"
+    file.write_bytes(file.read_bytes() + b"\0" * 224 + after)
+    async with EmbeddedServer(data_dir) as server:
+        client = connect(server.url)
+        assert await client.mget("before", "after") == [b"1", b"2"]
+        await client.aclose()
+
+
 async def test_held_it_stays_down_until_it_is_released_with_its_data(data_dir: Path):
     async with EmbeddedServer(data_dir) as server:
         async with client_of(server.url) as client:
