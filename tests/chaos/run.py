@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import sys
 import time
@@ -168,9 +169,9 @@ class Run:
             recovered = await probes.until_all_work(PACED_S)
             took_s = worst(recovered.values())
             self.outcome.recovery.setdefault(fault.label, []).append(took_s)
-            slowest = max(recovered, key=lambda name: recovered[name] or PACED_S)
+            slowest = max(recovered, key=lambda name: _or_never(recovered[name]))
             self.outcome.slowest.setdefault(fault.label, Counter())[slowest] += 1
-            late = "never" if took_s is None else f"{took_s:.2f} s, {slowest} last"
+            late = f"never: {slowest}" if took_s is None else f"{took_s:.2f} s, {slowest} last"
             say(f"{fault}: all works again after {late}")
             if took_s is None:
                 self.outcome.violations += [
@@ -286,6 +287,10 @@ async def _happen(inflictor: Inflictor, fault: Fault) -> None:
     say(str(fault))
     async with inflictor.during(fault):
         await asyncio.sleep(fault.length_s)
+
+
+def _or_never(took_s: float | None) -> float:
+    return math.inf if took_s is None else took_s
 
 
 def _dead_sources(told: list[Told], site: Site) -> Mapping[str, tuple[str, float]]:

@@ -32,7 +32,9 @@ CAPACITY_MB = 10_000
 FOOTPRINT_MB = 3000
 """Each of the two LocalAIs holds three of the chat models."""
 
-SMALL = ("embed", "hear")
+LEASE_S = 20.0
+"""Seconds of the clock: two real ones, in which a machine with other work may not get to renew."""
+
 DISK_MB = 512
 
 PLACES: list[dict[str, Any]] = [
@@ -144,6 +146,7 @@ async def running_site(folder: Path) -> AsyncIterator[Site]:
             HEADSTART_GATEWAY__HOST="127.0.0.1",
             HEADSTART_CONTROL__HOST="127.0.0.1",
             HEADSTART_QUEUE_CONFIG__REALTIME_CAPACITY="100",
+            HEADSTART_SCHEDULER__LEASE_SECONDS=f"{LEASE_S:g}",
             **anchor,
         )
         site = Site(
