@@ -175,6 +175,7 @@ async def test_what_has_no_key_is_asked_of_all_or_of_one(redis_cluster: PrivateC
         assert (sorted(layout.replicas.values()), layout.unserved_slots) == ([0, 0, 0], 0)
 
 
+@pytest.mark.case("P117")
 async def test_tls_and_a_user_who_may_do_no_more_than_needed(
     redis_cluster: PrivateCluster, tmp_path: Path
 ):
@@ -232,6 +233,7 @@ async def _until_promoted(cluster: PrivateCluster, replica: ClusterServer, key: 
     await until(lambda: cluster.owner(tagged(key)) is replica)
 
 
+@pytest.mark.case("P116")
 async def test_a_gateway_goes_on_when_the_node_of_the_events_dies(replicated: PrivateCluster):
     primary = replicated.owner(tagged(EVENTS))
     replica = replicated.replica_of(primary)
