@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 
 from api.control.history import DemandHistory
+from api.control.invented import InventedNames
 from api.control.kpis.ledger import KpiLedger
 from api.control.tally import RequestTally
 from contracts.forecasts import ModelForecast
@@ -64,6 +65,7 @@ class Board:
         self.scalings: Mapping[str, Scaling] = {}
         self.predictors: tuple[PredictorBeat, ...] = ()
         self.history = DemandHistory()
+        self.invented = InventedNames()
         self.tally = RequestTally(self.target_s)
         self.kpis = KpiLedger(self.target_s)
         self.decisions: Counter[tuple[str, str]] = Counter()
@@ -125,6 +127,11 @@ class Board:
         for model in [known for known in self.forecasts if known not in forecasts]:
             del self.forecasts[model]
         self.take_forecasts(forecasts.values())
+
+    def drop(self, model: ModelId) -> None:
+        """Forget a name that turned out to be no model."""
+        self.history.drop(model)
+        self.kpis.drop(model)
 
     def count_decision(self, decision: Decision) -> None:
         """Both labels are closed lists, so the counter stays small."""

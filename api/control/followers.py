@@ -150,6 +150,8 @@ class Followers:
             self._board.kpis.observe(event)
             if isinstance(event, RequestReceived) and event.model is not None:
                 self._board.history.arrived(event.model, event.at_s)
+            if (made_up := self._board.invented.observe(event)) is not None:
+                self._board.drop(made_up)
         if entries:
             self._event_place = self._board.log_place = entries[-1].entry_id
         # What the world shows of residency is of now: it must not come before older events.

@@ -79,6 +79,10 @@ class DemandHistory:
         """Count one request."""
         self._of(model).count(int(at_s // MINUTE_S))
 
+    def drop(self, model: ModelId) -> None:
+        """Forget a name that turned out to be no model."""
+        self._series.pop(model, None)
+
     def forecast_made(self, forecast: ModelForecast) -> None:
         """Remember the bands of a new forecast of arrivals."""
         arrivals = forecast.signal(Signal.ARRIVALS)

@@ -121,6 +121,10 @@ class HoldingBook:
             )
         return tuple(rows)
 
+    def drop(self, model: ModelId) -> None:
+        """Forget a name that turned out to be no model."""
+        self._models.pop(model, None)
+
     def _of(self, model: ModelId) -> _Track:
         track = self._models.get(model)
         if track is None:

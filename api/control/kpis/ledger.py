@@ -81,6 +81,11 @@ class KpiLedger:
             case _:
                 pass
 
+    def drop(self, model: ModelId) -> None:
+        """Forget a name that turned out to be no model. Its requests stay, and count in sums."""
+        self.holding.drop(model)
+        self.traffic.drop(model)
+
     def saw(self, world: WorldSnapshot, now_s: float) -> None:
         """The newest world: what is resident without an event, and how many wait."""
         self._nodes = dict(world.nodes)

@@ -181,6 +181,11 @@ class TrafficBook:
             for cell in rings.at(journey.ended_at_s):
                 cell.add(journey)
 
+    def drop(self, model: ModelId) -> None:
+        """Forget a name that turned out to be no model; the sums keep its requests."""
+        for priority in PriorityClass:
+            self._pairs.pop((model, priority), None)
+
     def scored(self, journey: Journey, score: float, at_s: float, *, before: float | None) -> None:
         """Somebody said how it was; ``before`` is what was said of it until now."""
         for rings in self._rings(journey):
