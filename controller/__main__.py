@@ -114,7 +114,7 @@ async def serve(settings: Settings) -> None:
     owner = f"controller-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     ports = _open_ports(settings, doors, clock, client)
     loop = ControlLoop(owner, ports, config)
-    replicas = LocalAICalls(config.nodes[0], clock)
+    replicas = LocalAIReplicas(LocalAICalls(config.nodes[0], clock), clock)
     autoscaler = _autoscaler(config, client, ports, replicas, loop.leads)
     running = asyncio.create_task(loop.run())
     scaling = asyncio.create_task(autoscaler.run())
@@ -186,7 +186,7 @@ def _autoscaler(
     config: ControllerConfig,
     client: redis.asyncio.Redis,
     ports: Ports,
-    replicas: LocalAICalls,
+    replicas: LocalAIReplicas,
     leads: Callable[[], bool],
 ) -> Autoscaler:
     """What says how many replicas there shall be, while this controller leads."""
@@ -227,9 +227,9 @@ def sights_of(config: ControllerConfig, clock: Clock) -> Callable[[NodeConfig], 
     return sight_of
 
 
-def scalers_of(config: ScalingConfig, localai: LocalAICalls) -> dict[ScalerKind, Scaler]:
+def scalers_of(config: ScalingConfig, localai: Scaler) -> dict[ScalerKind, Scaler]:
     """Who carries orders out, of those that are set up."""
-    scalers: dict[ScalerKind, Scaler] = {ScalerKind.LOCALAI: LocalAIReplicas(localai)}
+    scalers: dict[ScalerKind, Scaler] = {ScalerKind.LOCALAI: localai}
     if config.compose_url is not None:
         scalers[ScalerKind.COMPOSE] = ComposeScaler(config.compose_url, config.compose_token)
     wanting = [t.name for t in config.targets if t.kind is ScalerKind.COMPOSE]

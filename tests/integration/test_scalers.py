@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
+from structlog.testing import capture_logs
 
 from adapters.clock import ScaledClock
 from adapters.compose_scaler import ComposeScaler
@@ -242,12 +244,18 @@ def test_bounds_are_read_and_what_is_wrong_is_said():
 
 
 class Distributed:
-    """LocalAI's distributed mode: replica rows, and a schedule by model."""
+    """LocalAI v4.9's distributed mode as it was seen: replica rows, schedules, two workers."""
+
+    WORKERS = ("worker-1", "worker-2")
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self.schedule: dict[str, dict[str, Any]] = {}
+        self.loaded_once: set[str] = set()
         self.absent = False
+        self.is_busy = False
+        self.loads_fail = False
+        self.refused: int | None = None
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -255,7 +263,25 @@ class Distributed:
         app.router.add_get("/api/nodes/models", self._rows)
         app.router.add_get("/api/nodes/scheduling", self._read)
         app.router.add_post("/api/nodes/scheduling", self._write)
+        app.router.add_post("/backend/load", self._load)
+        app.router.add_post("/backend/shutdown", self._shutdown)
         return app
+
+    def look(self) -> None:
+        """What it does every 30 s: more where there are too few, one at a time fewer when idle."""
+        for name, rule in self.schedule.items():
+            there = [row for row in self.rows if row["model_name"] == name]
+            if name in self.loaded_once:
+                free = [one for one in self.WORKERS if one not in {r["node_id"] for r in there}]
+                for worker in free[: max(0, rule["min_replicas"] - len(there))]:
+                    self.add(name, worker)
+            for row in there[max(rule["min_replicas"], 1) :]:
+                self.rows.remove(row)
+
+    def add(self, name: str, worker: str, state: str = "loaded") -> None:
+        self.loaded_once.add(name)
+        row = {"model_name": name, "node_id": worker, "replica_index": 0, "state": state}
+        self.rows.append({**row, "in_flight": 0})
 
     async def _models(self, _request: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": "chat", "object": "model"}]})
@@ -268,14 +294,49 @@ class Distributed:
 
     async def _write(self, request: web.Request) -> web.Response:
         body = await request.json()
-        if body["min_replicas"] > body["max_replicas"]:
-            return web.json_response({"error": {"message": "min > max"}}, status=400)
-        self.schedule[body["model_name"]] = body
-        return self._or_absent(body)
+        wrong = None
+        if not body.get("model_name"):
+            wrong = "model_name is required"
+        elif body.get("min_replicas", 0) < 0:
+            wrong = "min_replicas must be >= 0"
+        elif body.get("min_replicas", 0) > body.get("max_replicas", 0):
+            wrong = "min_replicas must be <= max_replicas"
+        if wrong is not None and not self.absent:
+            error = {"error": {"code": 400, "message": wrong, "type": "node_error"}}
+            return web.json_response(error, status=400)
+        # The whole rule is replaced; the selector is taken as an object, and told as text.
+        rule = {"id": "1", "min_replicas": 0, "max_replicas": 0, "unsatisfiable_ticks": 0, **body}
+        if "node_selector" in body:
+            rule["node_selector"] = json.dumps(body["node_selector"])
+        if not self.absent:
+            self.schedule[body["model_name"]] = rule
+        return self._or_absent(rule)
+
+    async def _load(self, request: web.Request) -> web.Response:
+        name = (await request.json())["model"]
+        if self.loads_fail:
+            said = {"loaded": None, "message": "failed to load model: no node"}
+            return web.json_response(said, status=500)
+        self.add(name, self.WORKERS[0])
+        return web.json_response({"loaded": [name], "message": "model loaded"})
+
+    async def _shutdown(self, request: web.Request) -> web.Response:
+        name = (await request.json())["model"]
+        if self.is_busy:
+            error = {"error": {"code": 500, "message": "model is still busy", "type": ""}}
+            return web.json_response(error, status=500)
+        if name not in {row["model_name"] for row in self.rows}:
+            error = {"error": {"code": 404, "message": "Resource not found", "type": ""}}
+            return web.json_response(error, status=404)
+        self.rows = [row for row in self.rows if row["model_name"] != name]
+        return web.json_response({"message": "model stopped"})
 
     def _or_absent(self, body: object) -> web.Response:
+        if self.refused is not None:
+            error = {"error": {"code": self.refused, "message": "no", "type": ""}}
+            return web.json_response(error, status=self.refused)
         if self.absent:
-            error = {"error": {"code": 404, "message": "Resource not found"}}
+            error = {"error": {"code": 404, "message": "Resource not found", "type": ""}}
             return web.json_response(error, status=404)
         return web.json_response(body)
 
@@ -287,27 +348,108 @@ async def distributed() -> AsyncIterator[tuple[Distributed, LocalAIReplicas]]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    calls = LocalAICalls(NodeConfig(node=NodeId("n"), url=url), ScaledClock())
-    yield server, LocalAIReplicas(calls)
-    await calls.close()
+    clock = ScaledClock(1_000.0)
+    calls = LocalAICalls(NodeConfig(node=NodeId("n"), url=url), clock)
+    scaler = LocalAIReplicas(calls, clock)
+    yield server, scaler
+    await scaler.close()
     await runner.cleanup()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10.0):
+        while not condition():  # noqa: ASYNC110 - asks about another task's doing
+            await asyncio.sleep(0.005)
 
 
 async def test_replicas_of_a_model_are_told_by_rows_and_set_by_schedule(distributed):
     server, scaler = distributed
-    server.rows = [
-        {"model_name": "chat", "state": "loaded"},
-        {"model_name": "chat", "state": "loading"},
-        {"model_name": "other", "state": "loaded"},
-    ]
+    server.add("chat", "worker-1")
+    server.add("chat", "worker-2", "loading")
+    server.add("other", "worker-1")
     assert await scaler.replicas("chat") == Replicas(ready=1, wanted=1)
     await scaler.scale("chat", 3)
-    assert server.schedule["chat"] == {
-        "model_name": "chat", "min_replicas": 3, "max_replicas": 3,
-    }  # fmt: skip
+    rule = server.schedule["chat"]
+    assert (rule["min_replicas"], rule["max_replicas"]) == (3, 3)
+    assert "node_selector" not in rule
     assert await scaler.replicas("chat") == Replicas(ready=1, wanted=3)
+
+
+async def test_what_somebody_set_beside_the_numbers_is_kept(distributed):
+    server, scaler = distributed
+    server.add("chat", "worker-1")
+    server.schedule["chat"] = {
+        "model_name": "chat", "min_replicas": 1, "max_replicas": 1,
+        "node_selector": '{"tier":"fast"}',
+    }  # fmt: skip
+    await scaler.scale("chat", 2)
+    assert server.schedule["chat"]["node_selector"] == '{"tier": "fast"}'
+    server.schedule["chat"]["node_selector"] = "no JSON"
+    await scaler.scale("chat", 1)
+    assert "node_selector" not in server.schedule["chat"]
+    server.schedule["chat"]["spread_all"] = True
+    with pytest.raises(Permanent, match="on every node"):
+        await scaler.scale("chat", 2)
+
+
+async def test_the_first_one_is_loaded_and_localai_copies_it(distributed):
+    server, scaler = distributed
+    await scaler.scale("chat", 2)
+    await scaler.scale("chat", 2)
+    server.look()
+    assert server.rows == []
+    await until(lambda: server.rows)
+    await until(lambda: not scaler._first)
+    assert len(server.rows) == 1
+    server.look()
+    assert await scaler.replicas("chat") == Replicas(ready=2, wanted=2)
+    await scaler.scale("chat", 1)
+    await until(lambda: not scaler._first)
+    server.look()
+    assert await scaler.replicas("chat") == Replicas(ready=1, wanted=1)
+
+
+async def test_for_none_the_model_is_stopped_since_localai_keeps_one(distributed):
+    server, scaler = distributed
+    server.add("chat", "worker-1")
+    await scaler.scale("chat", 2)
+    server.is_busy = True
+    with pytest.raises(Transient, match="still busy"):
+        await scaler.scale("chat", 0)
+    server.is_busy = False
     await scaler.scale("chat", 0)
-    assert server.schedule["chat"]["min_replicas"] == 0
+    server.look()
+    assert await scaler.replicas("chat") == Replicas(ready=0, wanted=0)
+    await scaler.scale("chat", 0)
+    assert not scaler._first
+
+
+async def test_a_first_load_that_fails_is_told_and_tried_with_the_next_order(distributed):
+    server, scaler = distributed
+    server.loads_fail = True
+    with capture_logs() as logs:
+        await scaler.scale("chat", 1)
+        await until(lambda: not scaler._first)
+        server.loads_fail = False
+        await scaler.scale("chat", 1)
+        await until(lambda: not scaler._first)
+    assert [line["event"] for line in logs] == ["first_replica_not_loaded", "first_replica_loaded"]
+    assert "no node" in logs[0]["error"]
+
+
+async def test_a_key_that_may_not_manage_is_refused_and_a_localai_in_trouble_waited_for(
+    distributed,
+):
+    server, scaler = distributed
+    server.refused = 401
+    with pytest.raises(Permanent, match="no"):
+        await scaler.replicas("chat")
+    server.refused = 503
+    with pytest.raises(Transient, match="no"):
+        await scaler.scale("chat", 1)
+    server.refused = None
+    with pytest.raises(Permanent, match="must be >= 0"):
+        await scaler.scale("chat", -1)
 
 
 async def test_a_model_that_is_unknown_and_a_localai_that_is_alone_are_refused(distributed):
