@@ -89,6 +89,11 @@ class _Reader(pickle.Unpickler):
         if not is_listed and module.partition(".")[0] not in _OURS:
             raise Invalid(f"snapshot of what was learned: names {module}.{name}")
         found = super().find_class(module, name)
-        if not is_listed and not isinstance(found, type):
-            raise Invalid(f"snapshot of what was learned: {module}.{name} is no class")
+        if not is_listed and not _is_class_of_ours(found):
+            raise Invalid(f"snapshot of what was learned: {module}.{name} is no class of ours")
         return found
+
+
+def _is_class_of_ours(found: object) -> bool:
+    """A name with dots leads through a module of ours to all that it imports."""
+    return isinstance(found, type) and found.__module__.partition(".")[0] in _OURS

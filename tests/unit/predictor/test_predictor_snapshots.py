@@ -88,6 +88,10 @@ class Evil:
     [
         (pickle.dumps(Evil()), "names builtins.print"),
         (b"cpredictor.engine_snapshot\nload\n.", "is no class"),
+        (
+            b"\x80\x04\x8c\x11predictor.service\x8c\x23asyncio.subprocess.subprocess.Popen\x93.",
+            "is no class of ours",
+        ),
         (pickle.dumps(3.0), "holds something else"),
         (b"\x80\x05nonsense", "Error"),
         (b"", "EOFError"),
