@@ -91,6 +91,18 @@ def payload_bytes(payload: Mapping[str, object]) -> int:
         raise Invalid(f"the payload cannot be written as JSON: {error}") from error
 
 
+def json_bytes(value: object) -> bytes:
+    """The value as JSON in UTF-8; half surrogates, which that cannot carry, stay escaped.
+
+    Raises ValueError for numbers that are not finite, RecursionError for what is nested too deep.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, allow_nan=False).encode()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRequest:
     """A request as it waits in a queue."""
@@ -129,7 +141,10 @@ def read_request(payload: Mapping[str, object]) -> StoredRequest:
     check_one_model(body)
     if body.get("stream"):
         raise Invalid("body.stream: must be false, since the answer is kept as a whole")
-    sent = json.dumps({**body, "model": model}, ensure_ascii=False).encode()
+    try:
+        sent = json_bytes({**body, "model": model})
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Invalid(f"body: cannot be written as JSON: {error}") from error
     webhook = payload.get("webhook")
     if webhook is not None and not isinstance(webhook, str):
         raise Invalid("webhook: must be a URL")

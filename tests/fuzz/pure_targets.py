@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from tests.fuzz import config_target, recognition_target
+from tests.fuzz import batch_target, config_target, recognition_target
 from tests.fuzz.sse_target import RENAMING, SSE
 from tests.fuzz.target import Target
 
-PURE: tuple[Target, ...] = (SSE, RENAMING, *recognition_target.TARGETS, *config_target.TARGETS)
+PURE: tuple[Target, ...] = (
+    SSE,
+    RENAMING,
+    *recognition_target.TARGETS,
+    *config_target.TARGETS,
+    *batch_target.TARGETS,
+)

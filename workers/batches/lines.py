@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from contracts.batches import BATCH_ENDPOINTS, MAX_LINES, BatchFault
 from contracts.errors import Invalid
@@ -17,6 +19,7 @@ MAX_FAULTS = 100
 
 MAX_CUSTOM_ID_CHARS = 512
 MAX_LINE_BYTES = 8 * 1024**2
+MAX_NESTED = 200
 
 _FIELDS = ("custom_id", "method", "url", "body")
 
@@ -106,7 +109,9 @@ def _read_line(number: int, offset: int, raw: bytes, endpoint: str) -> BatchLine
         message = f"The line has {len(raw)} bytes; at most {MAX_LINE_BYTES} are taken."
         return BatchFault(code="line_too_long", message=message, line=number)
     try:
-        request = json.loads(_without_mark(raw).decode())
+        request = _DECODER.decode(_without_mark(raw).decode())
+        if raw.count(b"{") + raw.count(b"[") > MAX_NESTED and _is_deep(request):
+            raise ValueError(f"it is nested more than {MAX_NESTED} deep")  # noqa: TRY301 - as others
     except (ValueError, RecursionError) as error:
         return BatchFault(
             code="invalid_json_line", message=f"The line is no JSON: {error}.", line=number
@@ -125,6 +130,31 @@ def _read_line(number: int, offset: int, raw: bytes, endpoint: str) -> BatchLine
         offset=offset,
         size_bytes=len(raw),
     )
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is too large a number")
+    return number
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number")
+
+
+_DECODER = json.JSONDecoder(parse_float=_number, parse_constant=_no_number)
+
+
+def _is_deep(value: object) -> bool:
+    """Whether writing it again could fail where reading it did not."""
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_NESTED):
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [each for one in inner for each in one if isinstance(each, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def _fault_of(request: Mapping[str, object], endpoint: str) -> tuple[str, str, str] | None:

@@ -20,11 +20,11 @@ def mergeable(bodies: Sequence[Body]) -> int:
     """
     if not bodies or not isinstance(bodies[0].get("input"), str):
         return 1
-    rest = _without_input(bodies[0])
+    rest = _likeness(bodies[0])
     chars = count = 0
     for body in bodies[:MAX_MERGED_LINES]:
         text = body.get("input")
-        if not isinstance(text, str) or _without_input(body) != rest:
+        if not isinstance(text, str) or _likeness(body) != rest:
             break
         chars += len(text)
         if count and chars > MAX_MERGED_CHARS:
@@ -48,29 +48,36 @@ def split(answer: bytes, bodies: Sequence[Body]) -> list[bytes] | None:
         whole = json.loads(answer)
         data = sorted(whole["data"], key=lambda item: item["index"])
         indices = [item["index"] for item in data]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return None
     if indices != list(range(len(bodies))):
         return None
-    usage = whole.get("usage") or {}
+    usage = whole.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
     lengths = [len(str(body["input"])) for body in bodies]
-    shares = {
-        name: _shares(count, lengths) for name, count in usage.items() if isinstance(count, int)
-    }
-    return [
-        json.dumps(
-            {
-                **whole,
-                "data": [{**item, "index": 0}],
-                **({"usage": {name: of[place] for name, of in shares.items()}} if shares else {}),
-            }
-        ).encode()
-        for place, item in enumerate(data)
-    ]
+    shares = {name: _shares(count, lengths) for name, count in counts.items() if type(count) is int}
+    try:
+        return [
+            json.dumps(
+                {
+                    **whole,
+                    "data": [{**item, "index": 0}],
+                    **({"usage": {n: of[place] for n, of in shares.items()}} if shares else {}),
+                }
+            ).encode()
+            for place, item in enumerate(data)
+        ]
+    except RecursionError:
+        return None
 
 
 def _without_input(body: Body) -> dict[str, object]:
     return {name: value for name, value in body.items() if name != "input"}
+
+
+def _likeness(body: Body) -> str:
+    """All but the input; as text, since true is 1 to Python and not to LocalAI."""
+    return json.dumps(_without_input(body), sort_keys=True)
 
 
 def _shares(count: int, lengths: Sequence[int]) -> list[int]:

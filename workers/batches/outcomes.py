@@ -96,7 +96,11 @@ def _record(
         "response": response,
         "error": error,
     }
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    try:
+        return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        # Half surrogates stay escaped, so that the line finds its request again.
+        return json.dumps(line, separators=(",", ":")).encode()
 
 
 def _body(body: bytes) -> object:

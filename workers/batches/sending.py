@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
@@ -14,6 +13,7 @@ from contracts.batches import Batch, ResultSegment
 from contracts.errors import Transient
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
+from contracts.jobs import json_bytes
 from contracts.ports import Clock, Exchange, InferenceGateway
 from workers.batches.leeway import Leeway
 from workers.batches.lines import BatchLine, read_body
@@ -166,9 +166,7 @@ class Sender:
         if tries.gives_way:
             headers["X-Headstart-Preempt"] = "anytime"
         try:
-            exchange = await self._gateway.exchange(
-                self._batch.endpoint, json.dumps(body, ensure_ascii=False).encode(), headers
-            )
+            exchange = await self._gateway.exchange(self._batch.endpoint, json_bytes(body), headers)
         except Transient as error:
             _log.info("batch_line_unanswered", batch=self._batch.batch_id, error=str(error))
             self._put_back(lines, GATEWAY_PAUSE_S, tries)
