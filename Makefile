@@ -39,8 +39,9 @@ soak: $(STAMP) ## a day of traffic in 24 minutes, and what grows by it (ARGS="--
 	$(BIN)/python -m tests.soak --json $(ARGS)
 
 test-localai: $(STAMP) ## every call of ours against a real LocalAI that nobody uses (LOCALAI_URL=http://…)
-	@test -n "$(LOCALAI_URL)" || { echo "name a LocalAI that nobody uses: make test-localai LOCALAI_URL=http://127.0.0.1:8081 [LOCALAI_MODELS=a,b] [LOCALAI_API_KEY=…]"; exit 2; }
-	LOCALAI_URL="$(LOCALAI_URL)" $(BIN)/python -m pytest -q -m localai tests/contract $(ARGS)
+	@test -n "$(LOCALAI_URL)$(LOCALAI_DISTRIBUTED_URL)" || { echo "name a LocalAI that nobody uses: make test-localai LOCALAI_URL=http://127.0.0.1:8081 (or LOCALAI_DISTRIBUTED_URL) [LOCALAI_MODELS=a,b] [LOCALAI_API_KEY=…]"; exit 2; }
+	LOCALAI_URL="$(LOCALAI_URL)" LOCALAI_DISTRIBUTED_URL="$(LOCALAI_DISTRIBUTED_URL)" \
+	  $(BIN)/python -m pytest -q -m localai tests/contract $(ARGS)
 
 test-docker: $(STAMP) ## build the image and run the compose file (PYTHON_IMAGE=… for another base)
 	$(BIN)/python -m pytest -q -m docker tests/docker $(ARGS)
