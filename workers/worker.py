@@ -25,6 +25,7 @@ from typing import Any
 
 import redis
 import structlog
+from redis.client import PubSub, PubSubWorkerThread
 from rq import Queue, Worker
 from rq.exceptions import DeserializationError, StopRequested
 from rq.job import Job, JobStatus
@@ -159,6 +160,14 @@ class QueueWorker(Worker):
     def serve(self) -> None:
         """Work until stopped; returns early when Redis stays away too long for RQ."""
         self.work(logging_level="WARNING")
+
+    def _pubsub_exception_handler(
+        self, exc: Exception, pubsub: PubSub, pubsub_thread: PubSubWorkerThread
+    ) -> None:
+        """Commands are listened for again whatever Redis said; RQ ends the thread for some."""
+        if isinstance(exc, redis.RedisError):
+            exc = redis.ConnectionError(str(exc))
+        super()._pubsub_exception_handler(exc, pubsub, pubsub_thread)
 
     # Maintenance
 
