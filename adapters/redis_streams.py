@@ -18,7 +18,7 @@ end
 return #ARGV - 1
 """
 _MAX_APPEND = 500
-_LEAST_ENTRIES = 64
+LEAST_ENTRIES = 64
 
 Reply = bytes | str
 
@@ -74,7 +74,7 @@ class RedisStream:
         if self._max_bytes is None:
             return self._max_entries
         fitting = self._max_bytes // max(map(len, batch))
-        return min(self._max_entries, max(_LEAST_ENTRIES, fitting))
+        return min(self._max_entries, max(LEAST_ENTRIES, fitting))
 
 
 def raw_entries(reply: object) -> list[RawEntry]:

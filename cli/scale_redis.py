@@ -19,6 +19,7 @@ from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_history import RedisHistoryStore
 from adapters.redis_mailbox import to_controller, to_gateways
 from adapters.redis_stores import RedisSnapshotStore
+from adapters.redis_streams import LEAST_ENTRIES
 from cli.scale_run import Sample
 from contracts.forecasts import ModelForecast
 from contracts.history import HISTORY_RINGS, HistoryBucket, HistoryPage
@@ -30,6 +31,8 @@ from simulator.scale_figures import READERS, RedisCost
 
 READ_AT_ONCE = 500
 TURNS = 10
+TURNS_BYTES = 50_000_000
+"""A record that is so large is written fewer times: the server has a bound."""
 HISTORY_MODELS = 20
 
 
@@ -60,8 +63,9 @@ class _Server:
         written_us = await self._us(lambda: log.append(events))
         read_us = await self._us(lambda: self._read_all(log))
         forecast_us = await self._us(lambda: self._forecasts(forecasts))
-        world_us = await self._us(lambda: self._world(world))
-        table_us = await self._us(lambda: self._table(table, gateways))
+        worlds, tables = _turns(sample.world), _turns(sample.table)
+        world_us = await self._us(lambda: self._world(world, worlds))
+        table_us = await self._us(lambda: self._table(table, gateways, tables))
         beat_us = await self._us(lambda: self._beats(sample.beats, gateways))
         return RedisCost(
             bytes_per_event=await self._size(EVENTS) / count,
@@ -69,12 +73,12 @@ class _Server:
             bytes_per_model_history=await self._history(forecasts),
             world_bytes=await self._size(WORLD),
             routing_bytes=await self._size(ROUTING),
-            tables_bytes=await self._bounded_tables(len(sample.table)),
+            tables_bytes=await self._bounded_tables(len(sample.table), tables),
             write_event_us=written_us / count,
             read_event_us=read_us / count / READERS,
             forecast_us=forecast_us / models,
-            world_us=world_us / TURNS,
-            table_us=table_us / TURNS,
+            world_us=world_us / worlds,
+            table_us=table_us / tables,
             beat_us=beat_us / TURNS / max(1, len(sample.beats)),
         )
 
@@ -85,14 +89,14 @@ class _Server:
         for _ in range(2):  # controller and control API
             await store.updates(place, block_s=0.0)
 
-    async def _world(self, world: WorldSnapshot) -> None:
-        for _ in range(TURNS):
+    async def _world(self, world: WorldSnapshot, turns: int) -> None:
+        for _ in range(turns):
             await self._snapshots.put_world(world)
             await self._snapshots.world()
 
-    async def _table(self, table: RoutingTable, gateways: int) -> None:
+    async def _table(self, table: RoutingTable, gateways: int, turns: int) -> None:
         mailbox = to_gateways(self._client)
-        for _ in range(TURNS):
+        for _ in range(turns):
             await self._snapshots.put_routing(table)
             place, _ = await mailbox.receive("$", block_s=0.0)
             await mailbox.send(table)
@@ -132,10 +136,10 @@ class _Server:
         sizes = [await self._size(history_ring(w, m)) for m in models for w in HISTORY_RINGS]
         return sum(sizes) / max(1, len(models))
 
-    async def _bounded_tables(self, table_bytes: int) -> float:
+    async def _bounded_tables(self, table_bytes: int, turns: int) -> float:
         """The mailbox of gateways keeps tables up to a bound of its own."""
-        one = await self._size(TO_GATEWAYS) / TURNS
-        return one * max(64, min(10_000, 16 * 1024**2 // max(1, table_bytes)))
+        one = await self._size(TO_GATEWAYS) / turns
+        return one * max(LEAST_ENTRIES, min(10_000, 16 * 1024**2 // max(1, table_bytes)))
 
     async def _size(self, key: str) -> float:
         return float(await self._client.memory_usage(key, samples=0) or 0)
@@ -149,3 +153,7 @@ class _Server:
     async def _cpu_s(self) -> float:
         told = await self._client.info("cpu")
         return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
+
+
+def _turns(record: bytes) -> int:
+    return max(1, min(TURNS, TURNS_BYTES // max(1, len(record))))

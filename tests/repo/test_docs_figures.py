@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
+
+from adapters.redis_events import RedisEventLog
+from adapters.redis_streams import LEAST_ENTRIES
+from contracts.history import HISTORY_RINGS
+from simulator.scale_costs import Budgets
+from simulator.scale_figures import MOST_EVENTS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -84,3 +91,43 @@ def test_metrics_that_operations_names_are_there():
     metrics = (DOCS / "metrics.md").read_text()
     for name in re.findall(r"`(headstart_\w+)", (DOCS / "operations.md").read_text()):
         assert f"`{name}`" in metrics, name
+
+
+def _sizing() -> dict[str, list[str]]:
+    return {cells[0]: cells for cells in rows((DOCS / "sizing.md").read_text())}
+
+
+def test_sizing_has_the_bounds_of_the_code():
+    text, budgets = (DOCS / "sizing.md").read_text(), Budgets()
+    for said in (
+        f"round of the controller more than {budgets.round_s:g} s",
+        f"predictor more than {budgets.tick_s:g} s",
+        f"more than {budgets.table_mb_per_s:g} MB/s",
+        f"Redis more than {budgets.redis_bytes / 1e9:g} GB",
+        f"{MOST_EVENTS:,} events",
+        f"{LEAST_ENTRIES} tables",
+    ):
+        assert said in text.replace("\n", " "), said
+    assert inspect.signature(RedisEventLog).parameters["max_entries"].default == MOST_EVENTS
+    day = sum(min(slots, 86_400 / width_s) for width_s, slots in HISTORY_RINGS.items())
+    assert f"{20 * day / 1000:.0f} KB after a day" in text
+
+
+def test_sizing_takes_its_gateway_from_the_benchmarks():
+    told = _sizing()["a gateway, all of it"][1]
+    assert re.match(r"156 to 160 µs of CPU", told)
+    assert "156 to 160 µs of processor for a request" in (DOCS / "benchmarks.md").read_text()
+
+
+def test_sizing_adds_up():
+    table = _sizing()
+    per_s = [number(cell) for cell in table["requests a second"][1:]]
+    models = (5, 100, 1000)
+    log_mb, per_model_mb = 281 * MOST_EVENTS / 1e6, 0.061
+    for count, cell in zip(models, table["Redis, MB when full"][1:], strict=True):
+        assert number(cell) > log_mb + count * per_model_mb
+    for rate, cell in zip(per_s, table["the event log holds"][1:], strict=True):
+        value, unit = cell.split()
+        seconds = float(value) * {"h": 3600, "min": 60, "s": 1}[unit]
+        # four events each, and some of loads and nodes
+        assert abs(seconds - MOST_EVENTS / (4.02 * rate)) < 0.05 * seconds + 1
