@@ -38,8 +38,9 @@ def test_an_outage_does_not_end_it(worker: QueueWorker, error: redis.RedisError)
 
 
 def test_a_bug_does(worker: QueueWorker):
+    records: dict[str, str] = {}
     try:
-        {}["x"]
+        records["status"]
     except KeyError as raised:
         with pytest.raises(KeyError):
             worker._pubsub_exception_handler(raised, Mock(), Mock())
