@@ -42,6 +42,8 @@ _FIRST_ROWS = 64
 _NOT_FOUND = 404
 _SLEPT_PUBLISHES = 6
 """So many renewals missed with no event between: the machine slept, and nobody counted."""
+_WELL_WITHIN = 0.999
+"""Of a step: an event that is no later than this after one can have no other before it."""
 _STEP_BACK_S = 60.0
 """Clocks of several gateways differ; only a larger step back is one."""
 
@@ -185,6 +187,8 @@ class PredictorEngine:
         Where events are only counted nothing is looked at: an engine that looked just when
         something happens would think the world busy.
         """
+        if at_s - self._advanced_s < _WELL_WITHIN * self._config.publish_s:
+            return
         if at_s - self._now_s <= _SLEPT_PUBLISHES * self._config.publish_s:
             self._walk(at_s, watched=True)
         else:

@@ -30,6 +30,11 @@ _BURST_S = 15.0
 _RECENT = 16
 """Other models that a request may have followed: the last few that were used."""
 _MEMORY_EPISODES = 50.0
+_FADE = 1.0 - 1.0 / _MEMORY_EPISODES
+_UP_TO: tuple[Floats, ...] = tuple(
+    (np.arange(_BINS) < count).astype(np.float64) for count in range(_BINS + 1)
+)
+"""One in each of so many first bins."""
 _PRIOR_EPISODES = 2.0
 """An episode counts as the model's plain rate until so many were seen."""
 _MOST_TOLD = 8
@@ -49,8 +54,8 @@ class Following:
     def __init__(self, rows: int) -> None:
         self._leaders = np.full((rows, LEADERS), _NOBODY, dtype=np.intp)
         self._credits = np.zeros((rows, LEADERS))
-        self._came = np.zeros((rows, LEADERS, _BINS))
-        self._reached = np.zeros((rows, LEADERS, _BINS))
+        # How often it came at each age, and how often the age was reached: they fade together.
+        self._seen = np.zeros((rows, LEADERS, 2, _BINS))
         self._begun_s = np.full((rows, LEADERS), np.nan)
         self._last_s = np.full(rows, np.nan)
         self._followers: dict[int, dict[int, int]] = {}
@@ -59,11 +64,10 @@ class Following:
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
         more = rows - len(self._last_s)
-        flat, deep = ((0, more), (0, 0)), ((0, more), (0, 0), (0, 0))
+        flat, deep = ((0, more), (0, 0)), ((0, more), (0, 0), (0, 0), (0, 0))
         self._leaders = np.pad(self._leaders, flat, constant_values=_NOBODY)
         self._credits = np.pad(self._credits, flat)
-        self._came = np.pad(self._came, deep)
-        self._reached = np.pad(self._reached, deep)
+        self._seen = np.pad(self._seen, deep)
         self._begun_s = np.pad(self._begun_s, flat, constant_values=np.nan)
         self._last_s = np.pad(self._last_s, (0, more), constant_values=np.nan)
 
@@ -128,7 +132,8 @@ class Following:
         chosen, rates = rows[places], rates_per_s[places]
         plain = rates[:, None, None] * _WIDTHS_S
         imagined = _PRIOR_EPISODES * -np.expm1(-plain)
-        chance = (self._came[chosen] + imagined) / (self._reached[chosen] + _PRIOR_EPISODES)
+        seen = self._seen[chosen]
+        chance = (seen[:, :, 0] + imagined) / (seen[:, :, 1] + _PRIOR_EPISODES)
         mass = -np.log1p(-np.minimum(chance, 0.98))
         sums = np.concatenate([np.zeros((*mass.shape[:2], 1)), np.cumsum(mass, axis=2)], axis=2)
         start_s = np.where(waiting[places], ages_s[places], _LONGEST_S)
@@ -184,15 +189,13 @@ class Following:
         self._begun_s[row, place] = np.nan
         if age_s < 0.0:
             return
-        fade = 1.0 - 1.0 / _MEMORY_EPISODES
-        arrived, reached = self._came[row, place], self._reached[row, place]
-        arrived *= fade
-        reached *= fade
+        seen = self._seen[row, place]
+        seen *= _FADE
         # What ended within a bin without the follower had not gone all the way through it.
         last = bisect_right(_EDGES, age_s) - 1
-        reached[: last + came] += 1.0
+        seen[1] += _UP_TO[min(last + came, _BINS)]
         if came and last < _BINS:
-            arrived[last] += 1.0
+            seen[0, last] += 1.0
 
     def _let_go(self, row: int, place: int) -> None:
         leader = int(self._leaders[row, place])
@@ -203,8 +206,7 @@ class Following:
                 del self._followers[leader]
         self._leaders[row, place] = _NOBODY
         self._credits[row, place] = 0.0
-        self._came[row, place] = 0.0
-        self._reached[row, place] = 0.0
+        self._seen[row, place] = 0.0
         self._begun_s[row, place] = np.nan
 
 

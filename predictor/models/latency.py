@@ -46,6 +46,17 @@ _BEYOND = math.log(2.0)
 _LEARNING_RATE = 0.05
 _FEATURE_LIMIT = 3.0
 _TOP = QUANTILE_LEVELS.index(0.9)
+# Of each count that there can be, worked out once: requests come by the thousand a second.
+_VALUE_RANKS: tuple[tuple[int, ...], ...] = tuple(
+    tuple(min(count - 1, math.floor(level * count)) for level in QUANTILE_LEVELS)
+    for count in range(_KEPT + 1)
+)
+_ERROR_RANKS: tuple[tuple[int, ...], ...] = tuple(
+    tuple(min(math.ceil(level * (count + 1.0)), count) - 1 for level in QUANTILE_LEVELS)
+    for count in range(_ERRORS + 1)
+)
+_SIDES: tuple[tuple[float, float], ...] = tuple((level, level - 1.0) for level in QUANTILE_LEVELS)
+"""What a value costs for each unit that it lies over a quantile, and under it."""
 
 _SCALER: Any = preprocessing.StandardScaler
 _REGRESSION: Any = linear_model.LinearRegression
@@ -121,10 +132,8 @@ class RecentValues:
 
     def quantiles(self) -> tuple[float, ...]:
         """Their values at ``QUANTILE_LEVELS``, never decreasing; there must be one."""
-        count = len(self._ordered)
-        return tuple(
-            self._ordered[min(count - 1, math.floor(level * count))] for level in QUANTILE_LEVELS
-        )
+        ordered = self._ordered
+        return tuple([ordered[rank] for rank in _VALUE_RANKS[len(ordered)]])
 
 
 class LoadRegression:
@@ -166,17 +175,18 @@ class LoadRegression:
 
     def quantiles(self, expected: float) -> tuple[float, ...]:
         """Values at ``QUANTILE_LEVELS``, finite, positive, never decreasing."""
-        count = len(self._ordered)
+        ordered = self._ordered
+        count = len(ordered)
         trust = count / (count + _IMAGINED_ERRORS_COUNT)
+        doubt = 1.0 - trust
         highest = self._highest + _BEYOND if count else math.inf
         found, least = [], 0.0
-        for level, imagined in zip(QUANTILE_LEVELS, _IMAGINED_ERRORS, strict=True):
-            error = 0.0
-            if count:
-                rank = min(math.ceil(level * (count + 1.0)), count) - 1
-                error = self._ordered[rank]
-            found_log = expected + trust * error + (1.0 - trust) * imagined
-            least = max(least, math.exp(min(found_log, highest)))
+        for rank, imagined in zip(_ERROR_RANKS[count], _IMAGINED_ERRORS, strict=True):
+            error = ordered[rank] if count else 0.0
+            found_log = expected + trust * error + doubt * imagined
+            value = math.exp(min(found_log, highest))
+            if value > least:
+                least = value
             found.append(least)
         return tuple(found)
 
@@ -197,8 +207,9 @@ class LoadRegression:
 
     def _scaled(self, load: RequestLoad) -> dict[str, float]:
         scaled: Mapping[str, float] = self._scaler.transform_one(load.features)
+        limit = _FEATURE_LIMIT
         return {
-            name: 0.5 * min(max(value, -_FEATURE_LIMIT), _FEATURE_LIMIT)
+            name: 0.5 * (-limit if value < -limit else min(value, limit))
             for name, value in scaled.items()
         }
 
@@ -335,7 +346,7 @@ class ModelLatency:
 def pinball(quantiles: tuple[float, ...], value: float) -> float:
     """Mean pinball loss over ``QUANTILE_LEVELS``."""
     total = 0.0
-    for level, quantile in zip(QUANTILE_LEVELS, quantiles, strict=True):
+    for (above, below), quantile in zip(_SIDES, quantiles, strict=True):
         over = value - quantile
-        total += max(level * over, (level - 1.0) * over)
+        total += above * over if over > 0.0 else below * over
     return total / len(QUANTILE_LEVELS)
