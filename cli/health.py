@@ -88,8 +88,10 @@ async def _predictor() -> str:
         if here:
             newest = max(here, key=lambda beat: beat.at_s)
             said = _fresh("the last sign of life", now_s - newest.at_s, _PREDICTOR_AGE_S)
-            if newest.standing is not Standing.OWNER:
-                return f"{newest.standing.value}, {said}"
+            if newest.standing is Standing.CATCHING_UP:
+                raise Transient(f"still learns what it missed, {said}")
+            if newest.standing is Standing.STANDBY:
+                return f"stands by, {said}"
         forecasts = await RedisForecastStore(client).get_all()
     made = [item.made_at_s for forecast in forecasts.values() for item in forecast.signals]
     made += [item.next_use.made_at_s for item in forecasts.values() if item.next_use is not None]

@@ -181,7 +181,7 @@ def test_every_image_has_a_tag_or_gets_one():
         assert told.get(name, tag) == tag
 
 
-def test_there_are_two_gateways_and_two_controllers_of_which_one_stays():
+def test_there_are_two_gateways_controllers_and_predictors_of_which_one_stays():
     (scaler,) = _base("HorizontalPodAutoscaler").values()
     assert scaler["spec"]["scaleTargetRef"]["name"] == "headstart-gateway"
     assert scaler["spec"]["minReplicas"] == 2
@@ -189,9 +189,9 @@ def test_there_are_two_gateways_and_two_controllers_of_which_one_stays():
     # A number here would be set again with every apply, against the autoscaler's.
     assert "replicas" not in deployments["headstart-gateway"]["spec"]
     assert deployments["headstart-controller"]["spec"]["replicas"] == 2
-    assert deployments["headstart-predictor"]["spec"]["replicas"] == 1
+    assert deployments["headstart-predictor"]["spec"]["replicas"] == 2
     budgets = _base("PodDisruptionBudget")
-    assert set(budgets) == {"headstart-gateway", "headstart-controller"}
+    assert set(budgets) == {"headstart-gateway", "headstart-controller", "headstart-predictor"}
     for name, budget in budgets.items():
         labels = deployments[name]["spec"]["template"]["metadata"]["labels"]
         assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
