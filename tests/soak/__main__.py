@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import csv
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -46,6 +47,9 @@ def main() -> int:
         probes_per_s=options.probes,
         logs=VAR / "soak-logs",
     )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Also where a shell in the background has them ignored: everything is ended in order.
+        signal.signal(number, signal.default_int_handler)
     # Unix socket paths are short (108 bytes).
     with tempfile.TemporaryDirectory(prefix="hs-", dir="/tmp", ignore_cleanup_errors=True) as name:
         record = asyncio.run(run(wanted, Path(name), progress))
@@ -84,6 +88,7 @@ def _result(wanted: Wanted, record: Record) -> dict[str, Any]:
     latency = latency_shift(told.probes, wanted.hours, wanted.seed)
     faults = {
         "connections broke": told.statuses[0],
+        "hours in which somebody got no answer": 0 if told.is_settled else 2,
         **left_open(record.calm, record.drained),
         **{f"restarts of {name}": count for name, count in record.restarts.items()},
         **{f"tracebacks in {name}": count for name, count in record.tracebacks.items()},
@@ -98,7 +103,7 @@ def _result(wanted: Wanted, record: Record) -> dict[str, Any]:
         "requests": {
             "by_status": {str(status): count for status, count in sorted(told.statuses.items())},
             "probes": len(told.probes),
-            "probes_not_resident": told.cold_probes,
+            "probes_not_resident": told.slow_probes,
             "odd": told.odd * 3,
             "jobs": told.jobs,
             "batches": told.batches,

@@ -26,6 +26,9 @@ from simulator.replay import Sent
 
 HOUR_S = 3600.0
 CAPACITY_MB = 24_000
+SETTLE_S = 2 * HOUR_S
+"""After the course every caller has to have an answer within this."""
+
 TROUGH = 0.2
 """What is left of people's traffic in the quietest hour."""
 
@@ -63,10 +66,9 @@ class Told:
     """
 
     statuses: Counter[int] = field(default_factory=Counter)
-    waited_s: list[tuple[float, float]] = field(default_factory=list)
     probes: list[tuple[float, float]] = field(default_factory=list)
     direct: list[tuple[float, float]] = field(default_factory=list)
-    cold_probes: int = 0
+    slow_probes: int = 0
     odd: int = 0
     jobs: int = 0
     lines: int = 0
@@ -75,6 +77,7 @@ class Told:
     failures: Counter[str] = field(default_factory=Counter)
     events: int = 0
     follows: int = 0
+    is_settled: bool = True
 
     def ended(self, sent: Sent) -> None:
         """Take one caller's answer in."""
@@ -205,7 +208,11 @@ class Load:
             )
         )
         try:
-            await asyncio.wait({*others, callers}, return_when=asyncio.FIRST_COMPLETED)
+            limit_s = (end_s + SETTLE_S - self._clock.now_s()) / self._clock.scale
+            done, _ = await asyncio.wait(
+                {*others, callers}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            self._told.is_settled = bool(done)
             for task in (*others, callers):
                 if task.done():
                     task.result()
@@ -236,7 +243,7 @@ class Load:
                 self._told.probes.append((hour, through_s - alone_s))
                 self._told.direct.append((hour, alone_s))
             else:
-                self._told.cold_probes += 1
+                self._told.slow_probes += 1
             await asyncio.sleep(self._probe_every_s)
 
     async def _small(self, base: str) -> tuple[float, bool]:

@@ -12,6 +12,7 @@ import aiohttp
 import psutil
 import redis.asyncio
 
+from adapters.redis_client import mapped_errors
 from cli.services import SERVICES
 from cli.stack import EMULATOR, REDIS, Stack
 
@@ -56,7 +57,9 @@ class Sampler:
         self._pids |= pids
         found |= await asyncio.to_thread(_of_processes, pids)
         found |= await asyncio.to_thread(_of_folder, self._stack.data_dir)
-        found |= await of_store(self._store)
+        # Our own way to Redis: redis-py alone may lose that this task is cancelled.
+        with mapped_errors("look at keys"):
+            found |= await of_store(self._store)
         for name, url in (
             ("gateway", self._stack.gateway_url + "/headstart/metrics"),
             ("control", self._stack.control_url + "/metrics"),
