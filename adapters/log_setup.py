@@ -24,7 +24,7 @@ _SECRET_NAME = re.compile(r"password|passwd|secret|cookie|authorization|credenti
 _SECRET_NAME_UNLESS_NUMBER = re.compile(r"key|token", re.IGNORECASE)
 _SECRET_TEXT = re.compile(
     r"(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=\-]{4,}"
-    r"|(\b(?:[a-z]+[-_])*(?:api[-_]?key|admin[-_]key|password|secret)[\"']?\s*[:=]\s*[\"']?)[^\s\"',;&}]+"
+    r"|(\b(?:[a-z]{1,32}[-_]){0,16}(?:api[-_]?key|admin[-_]key|password|secret)[\"']?\s*[:=]\s*[\"']?)[^\s\"',;&}]+"
     r"|(\b[a-z][a-z0-9+.\-]{1,20}://[^\s:/@]*:)[^\s/@]+(?=@)"
     r"|(\bsk-)[A-Za-z0-9_\-]{8,}"
 )
