@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
+from adapters.retry_after import seconds_told
 from contracts.errors import Permanent, Transient
 from contracts.ports import Exchange, StoredAnswer
 
@@ -65,7 +66,7 @@ class HttpGateway:
                     content_type=response.headers.get("Content-Type", "application/octet-stream"),
                     body=answer,
                     error_type="" if response.status in _SUCCESS else _error_type(answer),
-                    retry_after_s=_seconds(response.headers.get("Retry-After")),
+                    retry_after_s=seconds_told(response.headers.get("Retry-After")),
                     request_id=response.headers.get("X-Request-ID", ""),
                 )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -118,8 +119,3 @@ def _error_type(body: bytes) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return kind if isinstance(kind, str) else ""
-
-
-def _seconds(text: str | None) -> float | None:
-    """``Retry-After`` as seconds; a date or nonsense is no time to come back."""
-    return float(text) if text is not None and text.isdecimal() else None

@@ -11,6 +11,7 @@ from adapters.localai_answers import Answer
 from adapters.localai_breaker import Breaker
 from adapters.localai_health import CallTimes
 from adapters.localai_warming import WarmUp
+from adapters.retry_after import seconds_told
 from contracts.agents import MANAGEMENT_AGENT, WARM_UP_AGENT
 from contracts.config import NodeConfig
 from contracts.errors import Transient
@@ -122,11 +123,10 @@ class LocalAICalls:
             headers={**self._headers, "User-Agent": agent},
             allow_redirects=False,
         ) as response:
-            retry_after = response.headers.get("Retry-After", "")
             return Answer(
                 status=response.status,
                 body=_decoded(await _read(response)),
-                retry_after_s=float(retry_after) if retry_after.isdigit() else None,
+                retry_after_s=seconds_told(response.headers.get("Retry-After")),
             )
 
     def _connected(self) -> aiohttp.ClientSession:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.probes.files import number_of, text_of
+from adapters.probes.files import number_of, text_of, whole_of
 
 MAX_DEPTH = 32
 
@@ -83,8 +83,8 @@ def _without_files(used: int | None, folder: Path, key: str) -> int | None:
         return None
     for line in (text_of(folder / "memory.stat") or "").splitlines():
         name, _, value = line.partition(" ")
-        if name == key and value.isdecimal():
-            return max(0, used - int(value))
+        if name == key and (files := whole_of(value)) is not None:
+            return max(0, used - files)
     return used
 
 
@@ -92,8 +92,9 @@ def _tightest_cpu(places: dict[str, str], root: Path) -> tuple[float, float | No
     found: list[tuple[float, float | None]] = []
     for folder in _folders(root, "", places.get("")):
         quota, _, period = (text_of(folder / "cpu.max") or "").partition(" ")
-        if quota.isdecimal() and period.isdecimal() and int(period):
-            found.append((int(quota) / int(period), _used_s(folder)))
+        told_us, period_us = whole_of(quota), whole_of(period)
+        if told_us is not None and period_us:
+            found.append((told_us / period_us, _used_s(folder)))
     for folder in _folders(root, "cpu", places.get("cpu")):
         quota_us = number_of(folder / "cpu.cfs_quota_us")  # -1: none
         period_us = number_of(folder / "cpu.cfs_period_us")
@@ -108,6 +109,6 @@ def _tightest_cpu(places: dict[str, str], root: Path) -> tuple[float, float | No
 def _used_s(folder: Path) -> float | None:
     for line in (text_of(folder / "cpu.stat") or "").splitlines():
         name, _, value = line.partition(" ")
-        if name == "usage_usec" and value.isdecimal():
-            return int(value) / 1e6
+        if name == "usage_usec" and (used_us := whole_of(value)) is not None:
+            return used_us / 1e6
     return None

@@ -8,6 +8,9 @@ MAX_BYTES = 1 << 20
 """No file that is read here is nearly as large; what is larger is not one of them."""
 
 
+MAX_DIGITS = 30
+
+
 def text_of(path: Path) -> str | None:
     """What the file holds, without the spaces around it."""
     try:
@@ -25,6 +28,11 @@ def number_of(path: Path) -> int | None:
         return max(0, int(text, base)) if text[:1].isdigit() else None
     except ValueError:
         return None
+
+
+def whole_of(text: str) -> int | None:
+    """The whole number that a text is; None: it is none, or none of a kernel's."""
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
 def names_in(folder: Path) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.probes.files import text_of
+from adapters.probes.files import text_of, whole_of
 
 _KIB = 1024
 
@@ -29,8 +29,8 @@ def machine_memory(proc: Path = Path("/proc")) -> HostMemory | None:
     for line in (text_of(proc / "meminfo") or "").splitlines():
         name, _, rest = line.partition(":")
         fields = rest.split()
-        if fields and fields[0].isdecimal():
-            sizes[name] = int(fields[0]) * _KIB
+        if fields and (size := whole_of(fields[0])) is not None:
+            sizes[name] = size * _KIB
     total, available = sizes.get("MemTotal"), sizes.get("MemAvailable")
     if available is None and "MemFree" in sizes:  # kernels before 3.14
         available = sizes["MemFree"] + sizes.get("Buffers", 0) + sizes.get("Cached", 0)

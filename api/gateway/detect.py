@@ -389,7 +389,8 @@ def _deadline_s(value: bytes | None) -> float | None:
     if value is None:
         return None
     text = _text(value)
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= MAX_DEADLINE_MS):
+    is_number = text.isascii() and text.isdigit() and len(text) <= 12
+    if not (is_number and 1 <= int(text) <= MAX_DEADLINE_MS):
         raise BadHeader(
             "X-Headstart-Deadline-Ms", text, f"whole milliseconds from 1 to {MAX_DEADLINE_MS}"
         )

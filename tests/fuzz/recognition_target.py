@@ -111,6 +111,7 @@ PIECE = st.sampled_from(
         *(b"model", b"Model", b"mod%65l", b"%6d%6F%64el", b"model%00", b"mod+el", b"x", b"stream"),
         *(b"=", b"=", b"=", b"&", b"&", b"&", b";", b"%", b"%zz", b"%C3%A9", b"%FF", b"+", b"#"),
         *(b"a", b"b", b"a%2Fb", b"..", b"true", LONG.encode(), b"\xff", b"&" * 300),
+        *(b"1", b"000000000001", b"9" * 5_000),
     ]
 )
 QUERY = st.lists(PIECE, max_size=14).map(b"".join)

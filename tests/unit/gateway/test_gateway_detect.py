@@ -258,6 +258,7 @@ def test_wishes():
         (b"x-headstart-deadline-ms", b"1.5", "whole milliseconds"),
         (b"x-headstart-deadline-ms", b"\xb2", "whole milliseconds"),
         (b"x-headstart-deadline-ms", b"9" * 40, str(MAX_DEADLINE_MS)),
+        (b"x-headstart-deadline-ms", b"000000000001" + b"9" * 5_000, "whole milliseconds"),
     ],
 )
 def test_wishes_that_cannot_be_granted(name, value, takes):
