@@ -26,8 +26,9 @@ HANG_S = 90.0
 """Real seconds after which a request that nobody ended counts as hanging."""
 
 MAX_TOKENS = 24
+OFFICE_S = 2.0
 BATCH_LINES = 60
-POLL_S = 0.5
+POLL_S = 1.0
 _LEAVES = 0.04
 _CALL_S = 20.0
 _OPERATIONS = ("stream",) * 9 + ("chat",) * 5 + ("embed",) * 4 + ("hear",) * 2
@@ -152,7 +153,7 @@ class Load:
             tokens = random.randint(1, MAX_TOKENS)
             gateway = random.choice(sorted(self._site.gateways))
             await self.send_job(random.choice(MODELS[:3]), gateway, tokens)
-            await asyncio.sleep(random.expovariate(1.0 / 2.0))
+            await asyncio.sleep(random.expovariate(1.0 / OFFICE_S))
             await self.look_after_jobs()
 
     async def send_job(self, model: str, gateway: str, tokens: int) -> str | None:
@@ -170,10 +171,15 @@ class Load:
     async def look_after_jobs(self, *, finally_: bool = False) -> int:
         """Ask after jobs that are not over; how many are still under way."""
         for job_id in [each for each in self.jobs if each not in self.ended_jobs][:200]:
-            job = await self._job(job_id)
-            if job is not None and (job.state in ("completed", "failed", "cancelled") or finally_):
-                self.ended_jobs[job_id] = job
+            await self.look_after_job(job_id, finally_=finally_)
         return len(self.jobs) - len(self.ended_jobs)
+
+    async def look_after_job(self, job_id: str, *, finally_: bool = False) -> Job | None:
+        """Ask after one; what became of it, once it is over."""
+        job = await self._job(job_id)
+        if job is not None and (job.state in ("completed", "failed", "cancelled") or finally_):
+            self.ended_jobs[job_id] = job
+        return self.ended_jobs.get(job_id)
 
     async def _job(self, job_id: str) -> Job | None:
         """What is known of a job; None where nobody tells now."""

@@ -21,7 +21,7 @@ Probe = Callable[[float], Awaitable[bool]]
 """Asks once; the moment is that from which on what it looks at has to be new."""
 
 TRY_S = 15.0
-_POLL_S = 0.05
+_POLL_S = 0.15
 _TOKENS = 2
 
 
@@ -73,11 +73,10 @@ class Probes:
         """A request that may wait is taken and served; each try is another one."""
         job_id = await self._load.send_job(MODELS[0], GATEWAYS[0], _TOKENS)
         while job_id is not None:
-            await self._load.look_after_jobs()
-            ended = self._load.ended_jobs.get(job_id)
+            ended = await self._load.look_after_job(job_id)
             if ended is not None:
                 return ended.state == "completed"
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(_POLL_S)
         return False
 
     async def _leader(self, moment_s: float) -> bool:
