@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.control.errors import ApiError, as_response
@@ -48,6 +49,9 @@ class Guard:
             await self._app(scope, exchange.receive, exchange.send)
             if exchange.too_large:
                 await exchange.refuse(exchange.too_large_error())
+        except ClientDisconnect:
+            # In the middle of its body: there is nobody to answer, and nothing is wrong here.
+            _log.debug("control.caller_left", path=scope["path"])
         except Exception:
             # The last resort: whatever a bug of ours did, the caller gets the one shape.
             _log.exception("control.unhandled_error", path=scope["path"])
