@@ -174,9 +174,10 @@ async def test_a_killed_owner_is_followed_and_a_stopped_one_says_nothing_more(
         assert token is not None
         assert (owner.name, owner.token) == (token.name, token.token)
 
+        ended_s = time.time()
         third.send_signal(signal.SIGTERM)
-        assert third.wait(timeout=5.0) == 0
-        await stage.fresh_after(time.time())
+        await stage.fresh_after(ended_s)
+        assert third.wait(timeout=PATIENCE_S) == 0
         await stage.owned_by(second)
         assert [beat.standing for beat in await stage.beats()] == [Standing.OWNER]
 

@@ -98,6 +98,65 @@ def test_only_what_has_changed_is_written_again_and_closed_buckets_go() -> None:
     assert book.pages() == ()
 
 
+def test_what_another_has_written_up_to_a_place_is_let_go_and_the_rest_kept() -> None:
+    book = HistoryBook()
+    book.observe(received(START_S), known=True)
+    mark = book.changes
+    for minute in range(1, 4):
+        book.observe(received(START_S + 60.0 * minute), known=True)
+    book.flushed(mark)
+    assert minutes(book.pages()) == [(1, 1), (2, 1), (3, 1)]
+    book.flushed()
+    assert book.pages() == ()
+
+
+async def test_rings_that_are_written_meanwhile_are_read_as_of_one_place() -> None:
+    events: list[AnyEvent] = [received(START_S + 20.0 * call) for call in range(12)]
+    entries = [Entry(f"{number + 1}-0", event) for number, event in enumerate(events)]
+    engine = PredictorEngine(PredictorConfig())
+
+    class Busy(MemoryHistoryStore):
+        """The owner writes once more while an heir reads."""
+
+        owner: HistoryKeeper | None = None
+
+        async def read(self, model: ModelId) -> tuple[HistoryPage, ...]:
+            found = await super().read(model)
+            if self.owner is not None:
+                owner, self.owner = self.owner, None
+                for entry in entries[6:9]:
+                    engine.observe(entry.value)
+                    owner.note(entry)
+                await owner.flush("9-0", START_S + 500.0)
+            return found
+
+    store = Busy()
+    owner = HistoryKeeper(store, engine, flush_s=10.0)
+    for entry in entries[:6]:
+        engine.observe(entry.value)
+        owner.note(entry)
+    await owner.flush("6-0", START_S + 200.0)
+    store.owner = owner
+    heir_engine = PredictorEngine(PredictorConfig())
+    heir = HistoryKeeper(store, heir_engine, flush_s=10.0)
+    log = MemoryEventLog(clock=VirtualClock(START_S + 600.0))
+    await log.append(tuple(events))
+
+    async def pass_time(until_s: float) -> None:
+        heir_engine.pass_time(until_s, steps=10_000)
+
+    await heir.retell(log, START_S + 600.0, pass_time)
+    for entry in entries:
+        heir_engine.observe(entry.value)
+        heir.note(entry)
+    await heir.take_over(7)
+    await heir.flush("12-0", START_S + 600.0, token=7)
+
+    pages = await store.read(CHAT)
+    assert sum(count for _, count in minutes(pages)) == 12
+    assert sum(count for _, count in minutes(pages, 3600.0)) == 12
+
+
 def test_a_ring_is_told_again_once_by_its_finest_width() -> None:
     book = HistoryBook()
     for second in range(0, 7200, 30):
