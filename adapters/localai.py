@@ -44,6 +44,7 @@ from contracts.node_facts import (
 )
 from contracts.ports import Clock, NodeReport
 
+CHECKSUM = ".sha256"
 STARTED = "process_start_time_seconds"
 
 
@@ -121,7 +122,9 @@ class LocalAIServer:
         listed, aliases, hidden = await asyncio.gather(
             self._expect("GET", "/v1/models"), self.aliases(), self._not_servable()
         )
-        names = {str(entry["id"]) for entry in objects(listed.get("data")) if entry.get("id")}
+        told = {str(entry["id"]) for entry in objects(listed.get("data")) if entry.get("id")}
+        # Its distributed mode lays checksums beside weights, and lists them.
+        names = {name for name in told if not name.endswith(CHECKSUM)}
         self._known = frozenset(names - hidden - set(aliases))
         return tuple(ModelId(name) for name in sorted(self._known))
 

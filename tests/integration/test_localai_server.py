@@ -78,6 +78,13 @@ async def test_models_without_aliases_and_disabled_ones(server):
     assert await server.aliases() == {"al": "a"}
 
 
+async def test_checksums_that_the_distributed_mode_lays_beside_weights_are_no_models():
+    listed = [{"name": name, "footprint_mb": 1} for name in ("a", "weights.gguf.sha256")]
+    with RunningEmulator(listed, scale=SCALE) as running:
+        async with server_for(running.url, key=None) as server:
+            assert await server.models() == ("a",)
+
+
 async def test_a_load_and_what_is_told_of_it(server):
     report = await server.report()
     assert report.resident == ()
