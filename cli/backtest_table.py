@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from cli.plain_text import plain_console
 from predictor.backtest import BacktestRow
 
 _COLUMNS = {
@@ -45,7 +45,7 @@ def row_as_dict(row: BacktestRow) -> dict[str, object]:
 
 def print_rows(rows: Sequence[BacktestRow]) -> None:
     """One table for each workload and horizon, the least loss first."""
-    console = Console()
+    console = plain_console()
     for (workload, horizon_s), group in groupby(rows, key=lambda r: (r.workload, r.horizon_s)):
         some = sorted(group, key=_rank)
         table = Table(

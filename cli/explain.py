@@ -9,6 +9,7 @@ from urllib.parse import quote
 import typer
 
 from cli.control_api import ControlApi, Url
+from cli.plain_text import plain
 
 
 def register(app: typer.Typer) -> None:
@@ -30,4 +31,4 @@ def explain(
         typer.echo(json.dumps(said))
         return
     for sentence in said["sentences"]:
-        typer.echo(sentence)
+        typer.echo(plain(sentence))

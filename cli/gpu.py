@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from cli.control_api import ControlApi, Url
+from cli.plain_text import plain, plain_console
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
 Minutes = Annotated[
@@ -52,8 +52,8 @@ def status(url: Url = None, *, json_: Json = False) -> None:
     for column in ("node", "card", "name", "used", "others", "of", "busy", "temperature", "power"):
         table.add_column(column, overflow="fold", no_wrap=column not in ("node", "card", "name"))
     for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+        table.add_row(*map(plain, row))
+    plain_console().print(table)
 
 
 def yield_(minutes: Minutes = None, keep_mb: Keep = 0, note: Note = "", url: Url = None) -> None:
@@ -74,7 +74,7 @@ def _sentence(gpu: dict[str, Any]) -> str:
     until = "until it is taken back"
     if gpu["until_s"] is not None:
         until = f"until {datetime.fromtimestamp(gpu['until_s']).astimezone():%H:%M:%S}"
-    note = f" ({gpu['note']})" if gpu["note"] else ""
+    note = f" ({plain(gpu['note'])})" if gpu["note"] else ""
     held = f", models hold {_size(gpu['held_bytes'])}" if gpu["held_bytes"] else ""
     return f"the GPU is handed over {by}{note} {until}{held}"
 

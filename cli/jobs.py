@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from cli.control_api import ControlApi, Url
+from cli.plain_text import plain, plain_console
 from contracts.errors import Invalid
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")]
@@ -63,7 +63,7 @@ def list_(
             )
         )
         return
-    console = Console()
+    console = plain_console()
     states = list(queues[0]["counts"])
     rows = [[one["id"], *(str(one["counts"].get(state, 0)) for state in states)] for one in queues]
     console.print(_table(["queue", *states], rows))
@@ -100,7 +100,8 @@ def cancel(job_id: JobId, url: Url = None) -> None:
     """Take a job out of its queue, or break it off where it runs."""
     status = ControlApi(url).post(_path(job_id) + "/cancel")["status"]
     is_running = status["state"] == "started"
-    typer.echo(f"{job_id} is being broken off" if is_running else f"{job_id} is cancelled")
+    shown = plain(job_id)
+    typer.echo(f"{shown} is being broken off" if is_running else f"{shown} is cancelled")
 
 
 def run(chore: ChoreName, url: Url = None) -> None:
@@ -113,7 +114,7 @@ def run(chore: ChoreName, url: Url = None) -> None:
 def retry(job_id: JobId, url: Url = None) -> None:
     """Queue a job once more that has failed for good."""
     ControlApi(url).post(_path(job_id) + "/retry")
-    typer.echo(f"{job_id} is queued again")
+    typer.echo(f"{plain(job_id)} is queued again")
 
 
 def _path(job_id: str) -> str:
@@ -136,7 +137,7 @@ def _table(columns: list[str], rows: Any) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(plain, row))
     return table
 
 
@@ -149,4 +150,4 @@ def _time(at_s: object) -> str:
 def _shown(value: object) -> str:
     if value is None:
         return "-"
-    return value if isinstance(value, str) else json.dumps(value)
+    return plain(value) if isinstance(value, str) else json.dumps(value)

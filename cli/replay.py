@@ -122,8 +122,9 @@ def _print(result: dict[str, object], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(result) + "\n")
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from cli.plain_text import plain_console
 
     rows = result["rows"]
     assert isinstance(rows, list)
@@ -134,9 +135,9 @@ def _print(result: dict[str, object], *, as_json: bool) -> None:
         table.add_row(
             *(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values())
         )
-    console = Console()
+    console = plain_console()
     if not console.is_terminal:
-        console = Console(width=FILE_WIDTH)
+        console = plain_console(width=FILE_WIDTH)
     console.print(table)
     console.print(
         f"time scale {result['time_scale']:g}, requests late by {result['jitter_p99_s']:.3g} s "

@@ -6,9 +6,9 @@ import math
 from itertools import groupby
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from cli.plain_text import plain_console
 from simulator.report import SimulationRow
 
 _COLUMNS = {
@@ -36,7 +36,7 @@ _LEGEND = (
 
 def print_rows(rows: list[SimulationRow]) -> None:
     """Print one table for each workload and size of memory, in the order of the rows."""
-    console = Console()
+    console = plain_console()
     for (workload, mb), group in groupby(rows, key=lambda row: (row.workload, row.capacity_mb)):
         some = list(group)
         table = Table(
