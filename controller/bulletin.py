@@ -40,11 +40,14 @@ class Bulletin:
         limits = background_limits(
             world, forecasts, self._config.planner, slots=self._config.batch_slots
         )
-        self._outbox.add(partial(self._snapshots.put_world, self._with_budgets(world)))
+        put_world = partial(self._snapshots.put_world, self._with_budgets(world))
+        self._outbox.add(put_world, latest="world")
         for one in limits:
-            self._outbox.add(partial(self._snapshots.put_limits, one))
+            put_limits = partial(self._snapshots.put_limits, one)
+            self._outbox.add(put_limits, latest=f"limits {one.priority}")
         for name, figures_of_one in figures.items():
-            self._outbox.add(partial(self._snapshots.put_baseline, name, figures_of_one))
+            put_baseline = partial(self._snapshots.put_baseline, name, figures_of_one)
+            self._outbox.add(put_baseline, latest=f"baseline {name}")
 
     def _with_budgets(self, world: WorldSnapshot) -> WorldSnapshot:
         planner = self._config.planner

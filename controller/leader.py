@@ -409,8 +409,8 @@ class Leader:
         if not is_news(table, self._table):
             return
         self._table = table
-        self._voice.add(lambda: self._ports.to_gateways.send(table))
-        self._outbox.add(lambda: self._ports.snapshots.put_routing(table))
+        self._voice.add(lambda: self._ports.to_gateways.send(table), latest="table")
+        self._outbox.add(lambda: self._ports.snapshots.put_routing(table), latest="table")
 
     async def _publish_world(self) -> None:
         while True:

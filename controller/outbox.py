@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import itertools
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -24,16 +25,25 @@ class Outbox:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: deque[Send] = deque()
+        self._waiting: OrderedDict[str | int, Send] = OrderedDict()
+        self._numbers = itertools.count()
         self._added = asyncio.Event()
         self.dropped = 0
 
-    def add(self, send: Send) -> None:
-        """Have ``send`` awaited soon; again and again while it raises Transient."""
+    def add(self, send: Send, *, latest: str | None = None) -> None:
+        """Have ``send`` awaited soon; again and again while it raises Transient.
+
+        ``latest``: it takes the place of an earlier one of that name which still waits, since
+        nobody wants to hear of what is no more. Behind a slow store all else would be told
+        later and later.
+        """
+        if latest is not None and latest in self._waiting:
+            self._waiting[latest] = send
+            return
         if len(self._waiting) >= MAX_WAITING:
-            self._waiting.popleft()
+            self._waiting.popitem(last=False)
             self.dropped += 1
-        self._waiting.append(send)
+        self._waiting[next(self._numbers) if latest is None else latest] = send
         self._added.set()
 
     async def run(self) -> None:
@@ -43,14 +53,14 @@ class Outbox:
             if not self._waiting:
                 self._added.clear()
                 await self._added.wait()
-            send = self._waiting.popleft()
+            name, send = self._waiting.popitem(last=False)
             try:
                 await send()
             except Transient as error:
                 if not failing:
                     _log.warning("outbox_stalled", error=str(error))
                 failing = True
-                self._put_back(send)
+                self._put_back(name, send)
                 await self._clock.sleep(RETRY_S)
             else:
                 if failing:
@@ -60,16 +70,19 @@ class Outbox:
     async def flush(self) -> None:
         """Send what waits; stops at the first that cannot be sent."""
         while self._waiting:
-            send = self._waiting.popleft()
+            name, send = self._waiting.popitem(last=False)
             try:
                 await send()
             except Transient as error:
-                self._put_back(send)
+                self._put_back(name, send)
                 _log.warning("outbox_not_flushed", error=str(error), waiting=len(self._waiting))
                 return
 
-    def _put_back(self, send: Send) -> None:
-        if len(self._waiting) < MAX_WAITING:
-            self._waiting.appendleft(send)
-        else:
+    def _put_back(self, name: str | int, send: Send) -> None:
+        if name in self._waiting:
+            return  # there is a newer one
+        if len(self._waiting) >= MAX_WAITING:
             self.dropped += 1
+            return
+        self._waiting[name] = send
+        self._waiting.move_to_end(name, last=False)

@@ -67,6 +67,37 @@ async def test_through_an_outage_nothing_is_lost_doubled_or_turned_round(outbox,
     assert outbox.dropped == 0
 
 
+async def test_of_what_is_told_anew_only_the_newest_is_sent(outbox, post, clock):
+    """Else a slow store is told ever older things: here one of each four is sent in its time."""
+    post.away = True
+    for number in range(20):
+        outbox.add(post.letter(number), latest="world")
+        outbox.add(post.letter(100 + number))
+        if number % 5 == 0:
+            await clock.advance(RETRY_S)
+    post.away = False
+    await clock.advance(RETRY_S)
+    assert post.came == [19, *range(100, 120)]
+    outbox.add(post.letter(20), latest="world")
+    await clock.advance(0.0)
+    assert post.came[-1] == 20
+
+
+async def test_one_that_failed_gives_way_to_a_newer_one(clock, post):
+    outbox = Outbox(clock)
+    came: list[str] = []
+
+    async def fails() -> None:
+        outbox.add(post.letter(2), latest="world")
+        came.append("old")
+        raise Transient("away")
+
+    outbox.add(fails, latest="world")
+    await outbox.flush()
+    await outbox.flush()
+    assert (came, post.came) == (["old"], [2])
+
+
 async def test_at_the_bound_the_oldest_goes_and_is_counted(outbox, post, clock, monkeypatch):
     monkeypatch.setattr(outbox_module, "MAX_WAITING", 2)
     post.away = True
