@@ -113,7 +113,7 @@ _ANY: dict[str, Rule] = {
     "metric_lines": Rule(floor_per_day=20.0),
 }
 
-POOL = 12.0
+POOL = 16.0
 """File descriptors more than at the start that pools may keep when nobody asks any more."""
 
 _SERVER = Rule(bound=300.0 * MIB, why="maxmemory of 256 MiB; the event log is most of it")
@@ -123,6 +123,7 @@ _OWN: dict[str, Rule] = {
     "redis.uss_bytes": _SERVER,
     "redis.used_memory": Rule(bound=256.0 * MIB, why="maxmemory; the event log is most of it"),
     "redis.dataset": Rule(bound=256.0 * MIB, why="maxmemory; the event log is most of it"),
+    "redis.fds": Rule(bound=6 * 64.0 + 32.0, why="a pool of at most 64 connections a process"),
     "redis.clients": Rule(bound=6 * 64.0, why="a pool of at most 64 connections a process"),
     "emulator.rss_bytes": _LOG_OF_TESTS,
     "emulator.uss_bytes": _LOG_OF_TESTS,

@@ -7,7 +7,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,14 +18,20 @@ from adapters.clock import ScaledClock
 from adapters.embedded_server import EmbeddedServer
 from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
-from cli.seeding import seed
 from cli.stack import Stack
+from contracts.events import AnyEvent
 from emulator.models import EmulatedModel
 from tests.soak.load import CAPACITY_MB, HOUR_S, PROBED, Course, Load, Told, models, requests
+from tests.soak.past import past_events
 from tests.soak.sampling import Sample, Sampler
 
 HISTORY_HOURS = 26.0
 """Hours of earlier traffic in the event log, so that rings of a day are full from the start."""
+
+SEED_BATCH = 1000
+
+START_REAL_S = 300.0
+"""Real seconds that a busy machine may take until all speak."""
 
 DRAIN_REAL_S = 15.0
 """Real seconds after the last answer in which connections and jobs may end."""
@@ -79,8 +85,9 @@ async def run(wanted: Wanted, folder: Path, progress: Callable[[str], None]) -> 
         try:
             await _seed(RedisEventLog(store), wanted, clock.now_s())
             arguments = ["--models", str(_models_file(folder)), "--capacity-mb", str(CAPACITY_MB)]
-            stack = Stack(environ, data, emulator_args=arguments, start_s=120.0)
+            stack = Stack(environ, data, emulator_args=arguments, start_s=START_REAL_S)
             async with stack, aiohttp.ClientSession() as session:
+                await _until_all_speak(stack, session)
                 course = Course(
                     seed=wanted.seed,
                     begin_s=clock.now_s(),
@@ -162,13 +169,39 @@ async def _seed(log: RedisEventLog, wanted: Wanted, now_s: float) -> None:
         seed=wanted.seed, begin_s=now_s, hours=wanted.hours, wave_hours=wanted.wave_hours
     )
     begin_s = now_s - HISTORY_HOURS * HOUR_S
-    office = [(r.due_s, r.model, r.service_s, "office") for r in requests(course, begin_s, now_s)]
+    office = [(r.due_s, r.model, r.service_s) for r in requests(course, begin_s, now_s)]
     every_s = wanted.time_scale / wanted.probes_per_s
     probes = [
-        (begin_s + number * every_s, PROBED, 0.0, "probes")
+        (begin_s + number * every_s, PROBED, 0.1)
         for number in range(int(HISTORY_HOURS * HOUR_S / every_s))
     ]
-    await seed(log, sorted(office + probes))
+    for events in _batched(past_events(sorted(office + probes))):
+        await log.append(events)
+
+
+async def _until_all_speak(stack: Stack, session: aiohttp.ClientSession) -> None:
+    """The controller has shown its world, the predictor forecasts, the gateway has a table."""
+    async with asyncio.timeout(START_REAL_S):
+        while not await _speak(stack, session):  # noqa: ASYNC110 - they are other processes
+            await asyncio.sleep(0.2)
+
+
+async def _speak(stack: Stack, session: aiohttp.ClientSession) -> bool:
+    try:
+        async with session.get(stack.control_url + "/readyz") as answer:
+            ready = answer.status == 200
+        async with session.get(stack.control_url + "/v1/models") as answer:
+            listed = answer.status == 200 and bool((await answer.json())["data"])
+        async with session.get(stack.gateway_url + "/headstart/readyz") as answer:
+            routed = answer.status == 200 and (await answer.json())["routing"] is not None
+    except aiohttp.ClientError:
+        return False
+    return ready and listed and routed
+
+
+def _batched(events: list[AnyEvent]) -> Iterator[tuple[AnyEvent, ...]]:
+    for start in range(0, len(events), SEED_BATCH):
+        yield tuple(events[start : start + SEED_BATCH])
 
 
 def _environment(wanted: Wanted, *, anchor: tuple[float, float]) -> dict[str, str]:

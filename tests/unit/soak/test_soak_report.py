@@ -100,6 +100,12 @@ def test_hours_have_their_figures():
 
 
 def test_what_is_left_open_is_told_beyond_what_pools_keep():
-    calm = {"gateway.fds": 20.0, "control.fds": 15.0, "gateway.threads": 1.0}
-    drained = {"gateway.fds": 33.0, "control.fds": 27.0, "gateway.threads": 40.0, "new.fds": 99.0}
-    assert left_open(calm, drained) == {"file descriptors left open (gateway.fds)": 13}
+    calm = {"gateway.fds": 20.0, "control.fds": 15.0, "gateway.threads": 1.0, "redis.fds": 9.0}
+    drained = {
+        "gateway.fds": 37.0,
+        "control.fds": 31.0,
+        "redis.fds": 90.0,
+        "gateway.threads": 40.0,
+        "new.fds": 99.0,
+    }
+    assert left_open(calm, drained) == {"file descriptors left open (gateway.fds)": 17}
