@@ -24,7 +24,7 @@ from workers.queues import QUEUES
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
-SCALE = 30.0
+SCALE = 20.0
 PERIOD_S = 60.0
 MODELS = [{"name": "report", "footprint_mb": 3000, "load_s": 4, "tokens_per_s": 200}]
 
