@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -16,18 +15,16 @@ import aiohttp
 
 from adapters.clock import ANCHOR_VARIABLE
 from adapters.localai_discovery import HOSTS_VARIABLE
-from adapters.settings import load_settings
 from cli.ports import free_port, is_free
-from cli.service import ServiceSpec
-from cli.services import child_environment
 from cli.stack import Stack
-from cli.supervisor import Supervisor
-from tests.acceptance.deployment import RUNNING, Answer, Deployment, settings, until, write_models
+from tests.acceptance.deployment import RUNNING, Answer, Deployment, settings, until
+from tests.emulator_server import RunningEmulator
 
 MODELS = [
     {"name": f"chat-{letter}", "footprint_mb": 3000, "load_s": 2, "tokens_per_s": 200}
     for letter in "abcdef"
 ]
+SCALE = 3.0
 CAPACITY_MB = 6500
 """Each holds two of the six models: two LocalAIs are not enough for all of them."""
 
@@ -52,31 +49,19 @@ def _is_free_everywhere(port: int) -> bool:
     return all(is_free(address, port) for address in ADDRESSES)
 
 
+def instance(address: str, port: int) -> RunningEmulator:
+    """A LocalAI at this address, of which the name knows nothing yet."""
+    return RunningEmulator(MODELS, scale=SCALE, capacity_mb=CAPACITY_MB, host=address, port=port)
+
+
 class Site:
-    def __init__(self, deployment: Deployment, name: Name, stack: Stack, models: str) -> None:
+    def __init__(
+        self, deployment: Deployment, name: Name, localais: dict[str, RunningEmulator]
+    ) -> None:
         self.deployment = deployment
         self.name = name
-        self.models = models
-        self.stack = stack
+        self.localais = localais
         self.asked: list[asyncio.Task[Answer]] = []
-
-    def instances(self, *addresses: str) -> Supervisor:
-        """LocalAIs at these addresses, of which the name knows nothing yet."""
-        env = child_environment(self.stack._environ, load_settings(self.stack._environ))
-        specs = [
-            ServiceSpec(
-                name=f"localai-{address}",
-                argv=(
-                    sys.executable, "-m", "emulator", "--models", self.models,
-                    "--capacity-mb", str(CAPACITY_MB), "--host", address,
-                    "--port", str(self.name.port),
-                ),
-                env=env,
-                ready=f"http://{address}:{self.name.port}/readyz",
-            )
-            for address in addresses
-        ]  # fmt: skip
-        return Supervisor(specs, log_dir=self.name.folder / addresses[0], start_s=120.0)
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[None]:
@@ -104,11 +89,14 @@ class Site:
         alive = {node["id"] for node in nodes.values() if node["alive"]}
         return nodes.keys() == alive == {f"localai-{address}" for address in addresses}
 
-    async def served(self, address: str) -> int:
+    def served(self, address: str) -> int:
         """Requests that a LocalAI answered."""
-        url = f"http://{address}:{self.name.port}/emulator/events?after=0&limit=200000"
-        answer = await self.deployment.ask("GET", url)
-        return sum(event["kind"] == "request_ended" for event in answer.json["events"])
+        return len(self.localais[address].events("request_ended"))
+
+    async def page(self) -> str:
+        """The metrics of the gateway."""
+        url = f"{self.deployment.stack.gateway_url}/headstart/metrics"
+        return (await self.deployment.ask("GET", url)).text
 
     async def reasons(self) -> set[tuple[str, str]]:
         answer = await self.deployment.control("GET", "/v1/decisions?limit=500")
@@ -134,7 +122,7 @@ async def two_behind_a_name() -> AsyncIterator[Site]:
         now_s = time.time()
         environ = settings(
             HEADSTART_CONFIG=str(config),
-            HEADSTART_TIME_SCALE="3",
+            HEADSTART_TIME_SCALE=f"{SCALE:g}",
             HEADSTART_QUEUE_CONFIG__REALTIME_CAPACITY="200",
             **{HOSTS_VARIABLE: str(name.file), ANCHOR_VARIABLE: f"{now_s!r}:{now_s!r}"},
         )
@@ -142,15 +130,17 @@ async def two_behind_a_name() -> AsyncIterator[Site]:
             environ, folder / "data", services=("gateway", "control", "controller"), start_s=120.0
         )
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
+        localais: dict[str, RunningEmulator] = {}
         async with AsyncExitStack() as started:
+            for address in ADDRESSES:
+                localais[address] = started.enter_context(instance(address, name.port))
             await started.enter_async_context(stack)
             session = await started.enter_async_context(aiohttp.ClientSession(connector=connector))
             deployment = Deployment(stack, session)
             RUNNING.append(deployment)
             started.callback(RUNNING.remove, deployment)
-            site = Site(deployment, name, stack, str(write_models(folder, MODELS)))
-            # The name stands for nothing yet: they are found once they are there.
-            await started.enter_async_context(site.instances(*ADDRESSES[:2]))
+            site = Site(deployment, name, localais)
+            # The name has stood for nothing so far.
             name.stands_for(*ADDRESSES[:2])
             await until(lambda: site.has_nodes(*ADDRESSES[:2]), "both are found")
             yield site
@@ -160,39 +150,36 @@ async def test_one_more_takes_part_while_people_ask_and_goes_without_a_loss():
     async with two_behind_a_name() as site:
         third = ADDRESSES[2]
         node = f"localai-{third}"
-        async with site.asking(), site.instances(third):
+        async with site.asking():
             site.name.stands_for(*ADDRESSES)
             await until(lambda: site.has_nodes(*ADDRESSES), "the third is found")
 
             async def serves() -> bool:
-                return await site.served(third) >= 5
+                return site.served(third) >= 5
 
             await until(serves, "it has got models and requests")
-            gateway = await site.deployment.ask(
-                "GET", f"{site.stack.gateway_url}/headstart/metrics"
-            )
-            lines = gateway.text.splitlines()
+            lines = (await site.page()).splitlines()
             assert "headstart_gateway_backends 3.0" in lines
             assert any(node in line for line in lines)
 
             site.name.stands_for(*ADDRESSES[:2])
             await until(lambda: site.has_nodes(*ADDRESSES[:2]), "it is forgotten")
-            at_end = await site.served(third)
+            at_end = site.served(third)
 
             async def moves_on() -> bool:
                 return len(site.asked) > 20 and all(one.done() for one in site.asked[:-20])
 
             await until(moves_on, "the others serve all models")
-            assert await site.served(third) == at_end
+            assert site.served(third) == at_end
         answers = await asyncio.gather(*site.asked)
         assert [one.text for one in answers if one.status != 200] == []
         assert {(node, "instance_found"), (node, "instance_missing"), (node, "instance_gone")} <= (
             await site.reasons()
         )
-        gateway = await site.deployment.ask("GET", f"{site.stack.gateway_url}/headstart/metrics")
-        assert node not in gateway.text
+        page = await site.page()
+        assert node not in page
         # The name itself, and the third.
         left = 'headstart_gateway_backend_changes_total{change="left"} 2.0'
-        assert left in gateway.text.splitlines()
+        assert left in page.splitlines()
         control = await site.deployment.control("GET", "/metrics")
         assert node not in control.text
