@@ -30,7 +30,7 @@ HISTORY_HOURS = 26.0
 
 SEED_BATCH = 1000
 
-START_REAL_S = 300.0
+START_REAL_S = 600.0
 """Real seconds that a busy machine may take until all speak."""
 
 DRAIN_REAL_S = 15.0

@@ -127,7 +127,7 @@ def test_of_few_samples_nothing_is_said(values):
         ("redis.stream.headstart:events", 200_200),
         ("redis.stream.somebody:else", None),
         ("redis.keys.headstart:job-result", 200),
-        ("redis.keys.headstart:history", 50),
+        ("redis.keys.headstart:history", 59),
         ("redis.keys.headstart:pins", None),
         ("redis.bytes.headstart:decisions", 20_000 * 4096),
         ("redis.bytes.rq:job", 200 * 4096),
