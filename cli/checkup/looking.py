@@ -24,6 +24,7 @@ from adapters.settings import Settings
 from cli.checkup import keys, machine, models, names, predictors
 from cli.checkup.asking import median_s
 from cli.checkup.findings import Finding, fail, ok, warn
+from cli.checkup.instances import judge_instances
 from cli.checkup.redis_servers import look_at_redis
 from contracts.config import NodeConfig
 from contracts.errors import HeadstartError, Invalid
@@ -41,6 +42,7 @@ async def look(settings: Settings, *, warm_up: tuple[str, ...] | None) -> list[F
     found += await _predictors(settings)
     found += await _services(settings)
     nodes = settings.gateway_config().nodes
+    found += judge_instances(nodes, settings.controller_config().discovery.most)
     listed: dict[NodeId, Sequence[ModelId]] = {}
     for node in nodes:
         found += [one async for one in _node(node, warm_up, listed)]

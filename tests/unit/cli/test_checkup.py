@@ -10,6 +10,7 @@ import pytest
 from adapters.model_files import read_folder
 from adapters.settings import load_settings
 from cli.checkup.findings import Finding, Verdict
+from cli.checkup.instances import judge_instances
 from cli.checkup.keys import judge_admin_key, judge_gateway_keys
 from cli.checkup.machine import (
     GIB,
@@ -24,7 +25,8 @@ from cli.checkup.machine import (
 from cli.checkup.models import WarmUp, judge_backup, judge_model, judge_node, judge_warm_up
 from cli.checkup.names import judge_names, names_said
 from cli.checkup.store import RedisLook, judge_cluster, judge_redis
-from contracts.ids import ModelId
+from contracts.config import NodeConfig
+from contracts.ids import ModelId, NodeId
 from contracts.node_facts import Access, Call, Capabilities, NodeFacts, NodeWarning
 from contracts.readings import GpuReading, ProbeReading
 
@@ -218,3 +220,27 @@ def test_names_that_nobody_serves_are_told_with_the_nearest(tmp_path: Path):
 def test_a_name_with_a_bracket_is_no_pattern_that_fits_nothing():
     said = {"odd[1]": ["models.odd[1]"]}
     assert not list(judge_names(said, [ModelId("odd[1]")]))
+
+
+class TestInstances:
+    NAME = "http://localai:8080"
+
+    def node(self, number: int | None) -> NodeConfig:
+        name = "localai" if number is None else f"localai-10.0.0.{number}"
+        url = self.NAME if number is None else f"http://10.0.0.{number}:8080"
+        return NodeConfig(node=NodeId(name), url=url, behind=self.NAME)
+
+    def test_those_that_are_configured_are_not_looked_for(self):
+        assert list(judge_instances([NodeConfig(node=NodeId("a"), url="http://a")], 64)) == []
+
+    def test_those_that_are_found_are_named(self):
+        (few,) = judge_instances([self.node(1), self.node(2)], 64)
+        assert few.what == "2 found: localai-10.0.0.1, localai-10.0.0.2"
+        (many,) = judge_instances([self.node(number) for number in range(7)], 64)
+        assert many.what.endswith("localai-10.0.0.4 and 2 more")
+
+    def test_none_and_too_many_are_told(self):
+        assert verdicts(judge_instances([self.node(None)], 64)) == [("localai.instances", WARN)]
+        assert verdicts(judge_instances([self.node(1), self.node(2)], 1)) == [
+            ("localai.instances", WARN), ("localai.instances", OK),
+        ]  # fmt: skip
