@@ -63,10 +63,13 @@ class HttpNotifier:
 
 def check_webhook(url: str, *, allow_private: bool) -> None:
     """Raise Invalid for what can be no webhook; names are judged when they are resolved."""
+    if not url.isprintable() or " " in url:
+        # The library would drop them without a word.
+        raise Invalid("webhook: must hold no spaces and no control characters")
     try:
         # Read as it will be read when it is called: two parsers may see two hosts in one text.
         parts = URL(url)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, LookupError) as error:  # the library's own slips too
         raise Invalid("webhook: this is no URL") from error
     if parts.scheme not in ("http", "https") or not parts.host:
         raise Invalid("webhook: must be a URL that begins with http:// or https://")

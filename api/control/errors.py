@@ -93,7 +93,13 @@ def as_response(error: ApiError) -> JSONResponse:
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
     return JSONResponse(
-        error_body(error.kind, error.message, code=error.code, param=error.param),
+        # A name from a JSON body may hold half a surrogate, which UTF-8 cannot carry.
+        error_body(
+            error.kind,
+            error.message.encode(errors="replace").decode(),
+            code=error.code,
+            param=error.param,
+        ),
         status_code=error.status,
         headers=headers,
     )

@@ -170,16 +170,16 @@ def check_split(data: bytes) -> None:
 
 
 TARGETS = (
-    Target("batch-file", FILE | mutated(FILE), check_file, short=120),
+    Target("batch-file", FILE | mutated(FILE), check_file, short=60),
     Target(
         "background",
         BODY.map(lambda body: json.dumps({"model": "m"} | body).encode())
         | mutated(BODY.map(lambda body: json.dumps(body).encode()))
         | st.sampled_from([b'{"model":"m","x":' + b"[" * n + b"]" * n + b"}" for n in (400, 900)]),
         check_request,
-        short=120,
+        short=60,
     ),
     Target(
-        "merged-answer", ANSWER.map(lambda said: json.dumps(said).encode()), check_split, short=150
+        "merged-answer", ANSWER.map(lambda said: json.dumps(said).encode()), check_split, short=80
     ),
 )

@@ -357,14 +357,14 @@ def check_environment(data: bytes) -> None:
 
 
 TARGETS = (
-    Target("config", documents() | mutated(documents()), prepare=_with_file, short=60),
-    Target("import", foreign() | mutated(foreign()), prepare=_importing, short=60),
+    Target("config", documents() | mutated(documents()), prepare=_with_file, short=30),
+    Target("import", foreign() | mutated(foreign()), prepare=_importing, short=40),
     Target(
         "environment",
         st.lists(LINE, max_size=5).map(
             lambda lines: "\n".join(lines).encode("utf-8", "surrogateescape")
         ),
         check_environment,
-        short=60,
+        short=30,
     ),
 )

@@ -177,8 +177,8 @@ def _served(key: str | None) -> Any:
 
 
 CONTROL = Target(
-    "control", st.deferred(_cases), prepare=_served(ADMIN_KEY), freeze=freeze, thaw=thaw, short=30
+    "control", st.deferred(_cases), prepare=_served(ADMIN_KEY), freeze=freeze, thaw=thaw, short=20
 )
 CONTROL_OPEN = Target(
-    "control-open", st.deferred(_cases), prepare=_served(None), freeze=freeze, thaw=thaw, short=15
+    "control-open", st.deferred(_cases), prepare=_served(None), freeze=freeze, thaw=thaw, short=10
 )

@@ -225,4 +225,4 @@ def _gateway() -> Iterator[Check]:
         assert not any(gateway.service.in_flight().values()), "a request never ended"
 
 
-EDGE = Target("edge", STREAM | mutated(STREAM), prepare=_gateway, short=40)
+EDGE = Target("edge", STREAM | mutated(STREAM), prepare=_gateway, short=25)

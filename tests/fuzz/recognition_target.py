@@ -262,7 +262,7 @@ def check_multipart(body: bytes) -> None:
 
 
 TARGETS = (
-    Target("json", DOCUMENT | mutated(DOCUMENT), check_json, short=500),
-    Target("query", QUERY | mutated(QUERY), check_query, short=150),
-    Target("multipart", FORM | mutated(FORM), check_multipart, short=200),
+    Target("json", DOCUMENT | mutated(DOCUMENT), check_json, short=150),
+    Target("query", QUERY | mutated(QUERY), check_query, short=60),
+    Target("multipart", FORM | mutated(FORM), check_multipart, short=80),
 )

@@ -156,7 +156,7 @@ def check_renaming(data: bytes) -> None:
         assert result == data
 
 
-SSE = Target("sse", answers(), check_observer, short=250)
+SSE = Target("sse", answers(), check_observer, short=100)
 RENAMING = Target(
     "renaming",
     st.lists(
@@ -176,4 +176,5 @@ RENAMING = Target(
         max_size=20,
     ).map(b"".join),
     check_renaming,
+    short=150,
 )
