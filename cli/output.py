@@ -46,10 +46,10 @@ class RotatedFile:
     """One log file that starts over at a size, keeping the one before it as ``.1``."""
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = path
         self._max_bytes = max_bytes
-        self._file: BinaryIO = path.open("ab")
+        self._file: BinaryIO = _appended(path)
         self._size = self._file.tell()
         self.lost_lines = 0
 
@@ -58,7 +58,7 @@ class RotatedFile:
         if self._size > self._max_bytes:
             self._file.close()
             self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._file = self._path.open("ab")
+            self._file = _appended(self._path)
             self._size = 0
         try:
             self._file.write(line + b"\n")
@@ -71,6 +71,15 @@ class RotatedFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _appended(path: Path) -> BinaryIO:
+    """For its user alone, whatever the umask: lines name models and callers' addresses."""
+    return open(path, "ab", opener=_private)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class Tail:

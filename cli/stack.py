@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from adapters.embedded_server import EmbeddedServer
+from adapters.folder_format import settle_folder
 from adapters.settings import load_settings
 from cli.ports import WantedPort, free_port, require_free
 from cli.service import ServiceSpec
@@ -156,6 +157,7 @@ class Stack:
 
     async def _start(self) -> None:
         settings = load_settings(self._environ)
+        settle_folder(self.data_dir)
         require_free(wanted_ports(self._services, settings))
         if self._services and settings.redis_url is None:
             self._redis = await self._exit.enter_async_context(EmbeddedServer(self.data_dir))
