@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
 import aiohttp
@@ -19,6 +19,13 @@ from tests.chaos.site import Site
 
 Probe = Callable[[float], Awaitable[bool]]
 """Asks once; the moment is that from which on what it looks at has to be new."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "requests": ("chat", "stream", "embeddings", "upload"),
+    "planning": ("leader", "forecasts", "control"),
+    "background": ("background",),
+}
+"""What is told apart: who is answered, who plans and tells, and what waits until there is room."""
 
 TRY_S = 15.0
 _POLL_S = 0.15
@@ -103,6 +110,14 @@ class Probes:
                 return await answer.text() if answer.status == 200 else ""
         except (aiohttp.ClientError, OSError):
             return ""
+
+
+def by_group(recovered: Mapping[str, float | None]) -> dict[str, float | None]:
+    """How long each of ``GROUPS`` took."""
+    return {
+        group: worst(took_s for name, took_s in recovered.items() if name.startswith(names))
+        for group, names in GROUPS.items()
+    }
 
 
 def worst(recovered: Iterable[float | None]) -> float | None:

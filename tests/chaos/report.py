@@ -32,7 +32,9 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "disk": outcome.disk,
         "settled_s": {name: _round(took_s) for name, took_s in outcome.settled.items()},
         "recovery_s": {
-            label: spread(each) | {"last": dict(outcome.slowest[label])}
+            label: spread(each)
+            | {group: spread(took) for group, took in outcome.groups.get(label, {}).items()}
+            | {"last": dict(outcome.slowest[label])}
             for label, each in sorted(outcome.recovery.items())
         },
         "violations": len(outcome.violations),
@@ -63,7 +65,11 @@ def table(outcome: Outcome) -> str:
     ]
     for label, count in found["faults_by_kind"].items():
         took = found["recovery_s"].get(label)
-        shown = f"  p50 {took['p50']} p95 {took['p95']} max {took['max']} s" if took else ""
+        shown = ""
+        if took:
+            shown = f"  p50 {took['p50']} p95 {took['p95']} max {took['max']} s"
+            groups = outcome.groups.get(label, {})
+            shown += "".join(f", {group} p50 {took[group]['p50']}" for group in groups)
         lines.append(f"  {label:<26} {count:>5}{shown}")
     lines += [f"  {label:<26} {count:>5}" for label, count in found["requests_by_outcome"].items()]
     for each in outcome.violations[:MAX_LISTED]:

@@ -18,7 +18,7 @@ from tests.chaos import checkers, evidence
 from tests.chaos.faults import NODES, OF_MEMORY, ROLES, Fault, Schedule
 from tests.chaos.inflict import Inflictor
 from tests.chaos.load import BATCH_LINES, Load
-from tests.chaos.probes import Probes, worst
+from tests.chaos.probes import Probes, by_group, worst
 from tests.chaos.records import Asked, Death, Gauge, Told, Violation
 from tests.chaos.site import CAPACITY_MB, FOOTPRINTS_MB, SCALE, Site, running_site
 
@@ -56,6 +56,7 @@ class Outcome:
     events: int = 0
     refused_for_memory: int = 0
     recovery: dict[str, list[float | None]] = field(default_factory=dict)
+    groups: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
     slowest: dict[str, Counter[str]] = field(default_factory=dict)
     settled: dict[str, float | None] = field(default_factory=dict)
     deaths: int = 0
@@ -169,6 +170,9 @@ class Run:
             recovered = await probes.until_all_work(PACED_S)
             took_s = worst(recovered.values())
             self.outcome.recovery.setdefault(fault.label, []).append(took_s)
+            groups = self.outcome.groups.setdefault(fault.label, {})
+            for group, group_s in by_group(recovered).items():
+                groups.setdefault(group, []).append(group_s)
             slowest = max(recovered, key=lambda name: _or_never(recovered[name]))
             self.outcome.slowest.setdefault(fault.label, Counter())[slowest] += 1
             late = f"never: {slowest}" if took_s is None else f"{took_s:.2f} s, {slowest} last"
