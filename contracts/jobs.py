@@ -138,7 +138,7 @@ def read_request(payload: Mapping[str, object]) -> StoredRequest:
         raise Invalid("model: must name a model, in the payload or in the body")
     if body.get("model", model) != model:
         raise Invalid(f"model: the payload says {model!r:.100}, the body {body['model']!r:.100}")
-    check_one_model(body)
+    check_one_model({**body, "model": model})
     if body.get("stream"):
         raise Invalid("body.stream: must be false, since the answer is kept as a whole")
     try:

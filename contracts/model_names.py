@@ -9,13 +9,17 @@ from collections.abc import Iterable, Mapping
 from contracts.errors import Invalid
 
 _FIELDS = frozenset({"model", "model_id"})
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def check_one_model(body: Mapping[str, object]) -> None:
     """Raise Invalid where a JSON body could mean another model than its ``model`` says.
 
-    LocalAI reads JSON as Go does, where ``"MODEL"`` is as good as ``"model"``.
+    LocalAI reads JSON as Go does, where ``"MODEL"`` is as good as ``"model"``, and half a
+    surrogate is another sign.
     """
+    if _HALF.search(str(body.get("model", ""))):
+        raise Invalid('"model" holds half of a surrogate pair, which no name can')
     others = [name for name in body if name != "model" and name.casefold() in _FIELDS]
     if others:
         raise Invalid(f'"{others[0][:40]}" may mean another model than "model": leave it out')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,8 +60,14 @@ def _folders(root: Path, controller: str, path: str | None) -> Iterator[Path]:
     parts = [part for part in path.split("/") if part not in ("", "..")][:MAX_DEPTH]
     for length in range(len(parts), -1, -1):
         folder = top.joinpath(*parts[:length])
-        if folder.is_dir():
+        if _is_folder(folder):
             yield folder
+
+
+def _is_folder(path: Path) -> bool:
+    with suppress(OSError):  # such as a name that is longer than names may be
+        return path.is_dir()
+    return False
 
 
 def _tightest_memory(places: dict[str, str], root: Path) -> tuple[int, int | None] | None:

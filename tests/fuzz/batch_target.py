@@ -89,7 +89,7 @@ def check_file(data: bytes) -> None:
     for line in reading.lines:
         raw = data[line.offset : line.offset + line.size_bytes]
         sent = json.dumps(read_body(raw)).encode()
-        assert peek_json(sent).model in (line.model, None) or "\ud800" in line.model
+        assert peek_json(sent).model in (line.model, None)
         for _ in range(rng.choice([0, 1, 1, 2])):
             status = rng.choice([200, 400, 500])
             exchange = Exchange(status=status, body=rng.choice([b"{}", b"\xff", raw[:50]]))
@@ -134,7 +134,7 @@ def check_request(data: bytes) -> None:
         assert json.loads(wanted.body)["model"] == wanted.model
         peek = peek_json(wanted.body)
         assert peek.model in (wanted.model, None)
-        assert peek.is_clear or "\ud800" in wanted.model or len(wanted.model) > 512
+        assert peek.is_clear or len(wanted.model) > 512
     assert refused
 
 

@@ -85,3 +85,11 @@ def test_a_request_that_is_no_json_is_refused(value):
 def test_a_request_with_half_a_surrogate_waits_as_it_came():
     wanted = read_request({"path": ENDPOINT, "body": {"model": "m", "x": "\ud800"}})
     assert json.loads(wanted.body) == {"model": "m", "x": "\ud800"}
+
+
+def test_half_a_surrogate_is_no_models_name():
+    with pytest.raises(Invalid, match="half of a surrogate pair"):
+        read_request({"path": ENDPOINT, "model": "a\ud800", "body": {}})
+    raw = line("1").replace(b'"m"', b'"a\\ud800"')
+    (fault,) = read_lines(io.BytesIO(raw), ENDPOINT).faults
+    assert fault.code == "ambiguous_model"
