@@ -10,6 +10,7 @@ from pathlib import Path
 
 from adapters.champion_files import CHAMPION_FOLDER, KEY_FILE
 from adapters.clock import ScaledClock
+from adapters.engine_snapshots import FOLDER as LEARNED_FOLDER
 from adapters.file_lock import FileLock
 from adapters.file_store import FILES_FOLDER, RESULTS_FOLDER
 from adapters.folder_format import FORMAT_LOCK_FILE
@@ -30,6 +31,7 @@ OURS_IN_DATA_DIR = (
     FILES_FOLDER,
     RESULTS_FOLDER,
     CHAMPION_FOLDER,
+    LEARNED_FOLDER,
     KEY_FILE,
     FORMAT_FILE,
     FORMAT_LOCK_FILE,
