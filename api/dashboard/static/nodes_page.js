@@ -62,9 +62,10 @@ function draw() {
 
 function card(node) {
   const facts = [
-    ["State", node.alive ? "answers" : "does not answer"],
+    ["State", [node.alive ? "answers" : "does not answer", node.instance?.leaving ? "is leaving: nothing new is sent there" : null].filter(Boolean).join(", ")],
     ["Seen", node.seen],
     ["LocalAI", node.version],
+    ["Found behind its name", node.instance ? format.ago(node.instance.known_since_s, now()) : null],
     ["Budget", node.budget_bytes === null ? "not known" : format.bytes(node.budget_bytes)],
     ["Ours", format.bytes(node.occupied_bytes)],
     ["Others", format.bytes(node.used_by_others_bytes)],
