@@ -232,10 +232,7 @@ class PredictorEngine:
         return bool(self._touched)
 
     def renewals(self, now_s: float) -> tuple[ModelForecast, ...]:
-        """Fresh forecasts of the models for which something has changed since they were given.
-
-        Those that a request came for, and those that tend to follow such a one.
-        """
+        """Fresh forecasts of models that a request came for, and of those that tend to follow."""
         models = tuple(self._touched)
         self._touched.clear()
         return self._forecasts(models, now_s)
