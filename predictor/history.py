@@ -33,6 +33,8 @@ class _Open:
     by_width: dict[float, dict[int, _Tally]] = field(
         default_factory=lambda: {width_s: {} for width_s in HISTORY_RINGS}
     )
+    newest: dict[float, int] = field(default_factory=dict)
+    """The highest number of each width that has any."""
 
 
 class HistoryBook:
@@ -69,7 +71,8 @@ class HistoryBook:
 
     def restore(self, page: HistoryPage) -> None:
         """Go on with what is in a ring: its newest buckets are open again."""
-        tallies = self._models.setdefault(page.model, _Open()).by_width[page.width_s]
+        known = self._models.setdefault(page.model, _Open())
+        tallies = known.by_width[page.width_s]
         for bucket in page.buckets[-_OPEN:]:
             tallies[bucket.number] = _Tally(
                 bucket.number,
@@ -78,6 +81,7 @@ class HistoryBook:
                 bucket.output_tokens,
                 bucket.busy_s,
             )
+            known.newest[page.width_s] = bucket.number
 
     def drop(self, model: ModelId) -> None:
         """Forget ``model``."""
@@ -120,13 +124,18 @@ class HistoryBook:
         self.changes += 1
         for width_s, tallies in known.by_width.items():
             number = math.floor(at_s / width_s)
-            newest = max(tallies, default=number)
+            newest = known.newest.get(width_s, number)
             if number <= newest - _OPEN:
                 self.too_late += 1
                 continue
             tally = tallies.get(number)
             if tally is None:
                 tally = tallies[number] = _Tally(number)
+                known.newest[width_s] = max(newest, number)
+                if len(tallies) > HISTORY_RINGS[width_s]:
+                    # Not stored yet, as while a long log is read: in the ring a newer one lies
+                    # in its place.
+                    del tallies[min(tallies)]
             tally.changed = self.changes
             yield tally
 

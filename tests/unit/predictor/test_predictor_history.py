@@ -98,6 +98,21 @@ def test_only_what_has_changed_is_written_again_and_closed_buckets_go() -> None:
     assert book.pages() == ()
 
 
+def test_what_is_not_stored_yet_never_takes_more_than_the_rings() -> None:
+    # As while a long log is read: nothing is stored before its end.
+    book = HistoryBook()
+    for step in range(20_000):
+        book.observe(received(10.0 * step), known=True)
+    book.observe(received(10.0 * 20_000 - 25.0), known=True)  # a straggler, too late for tens
+    pages = {page.width_s: page for page in book.pages()}
+    for width_s, slots in HISTORY_RINGS.items():
+        numbers = [bucket.number for bucket in pages[width_s].buckets]
+        newest = int(10.0 * 19_999 // width_s)
+        assert numbers == list(range(max(0, newest - slots + 1), newest + 1))
+    assert book.too_late == 1
+    assert pages[60.0].buckets[-2].arrivals == 7
+
+
 def test_what_another_has_written_up_to_a_place_is_let_go_and_the_rest_kept() -> None:
     book = HistoryBook()
     book.observe(received(START_S), known=True)
