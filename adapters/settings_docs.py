@@ -57,7 +57,7 @@ _PROCESS_ROWS = """\
 | `HEADSTART_ENV` | `dev` allows a clock that is not real, and the file of hosts below |
 | `HEADSTART_TIME_SCALE` | seconds of our clock in one real second; 1 unless `HEADSTART_ENV=dev` |
 | `HEADSTART_TIME_ANCHOR` | `real_epoch_s:clock_epoch_s`, shared by the processes of a stack |
-| `HEADSTART_DEV_HOSTS` | with `HEADSTART_ENV=dev`: a file as `/etc/hosts`, that `localai.discovery` asks instead |
+| `HEADSTART_DEV_HOSTS` | with `HEADSTART_ENV=dev`: a file of hosts that `localai.discovery` asks |
 """
 _EXAMPLE_HEAD = """\
 # yaml-language-server: $schema=headstart.schema.json
