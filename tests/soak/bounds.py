@@ -117,9 +117,15 @@ _ANY: dict[str, Rule] = {
 POOL = 16.0
 """File descriptors more than at the start that pools may keep when nobody asks any more."""
 
+_WEEK = Rule(floor_per_day=10.0 * MIB)
+"""The control API has rings of a week by hours, of each model and class: 4 MiB a day until they
+are full, beside the usual 5 %."""
+
 _SERVER = Rule(bound=300.0 * MIB, why="maxmemory of 256 MiB; the event log is most of it")
 _LOG_OF_TESTS = Rule(bound=400.0 * MIB, why="test equipment: its log of 100,000 events in memory")
 _OWN: dict[str, Rule] = {
+    "control.rss_bytes": _WEEK,
+    "control.uss_bytes": _WEEK,
     "redis.rss_bytes": _SERVER,
     "redis.uss_bytes": _SERVER,
     "redis.used_memory": Rule(bound=256.0 * MIB, why="maxmemory; the event log is most of it"),
