@@ -40,6 +40,7 @@ from contracts.errors import Invalid
 from contracts.redis_keys import job_lost, job_unreadable
 from workers.children import die_with_parent
 from workers.jobs import JobFailed, JobRunner
+from workers.strays import Strays
 
 ENTRY = "workers.jobs.run"
 """The name that jobs carry, as ``adapters.rq_queue`` writes it."""
@@ -146,6 +147,7 @@ class QueueWorker(Worker):
         self._is_told_to_stop = is_told_to_stop
         self._failure_ttl_s = config.failure_ttl_s
         self._promote = client.register_script(_PROMOTE)
+        self._strays = Strays(client)
         self.log_result_lifespan = False
 
     @property
@@ -195,6 +197,7 @@ class QueueWorker(Worker):
             clean_registries(queue)
             clean_worker_registry(queue)
             self._recover_popped(queue)
+            self._strays.recover(queue, now().timestamp())
         except UNREADABLE as error:
             log.warning("maintenance_failed", queue=queue.name, error=str(error))
             self._set_unreadable_aside(queue)
