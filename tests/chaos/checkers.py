@@ -17,6 +17,9 @@ ENDS = ("completed", "failed", "cancelled")
 MARGIN_S = 20.0
 """Seconds of the clock within which an event of a gateway that lives is written."""
 
+UNWRITTEN_S = 80.0
+"""Seconds of the clock before its death within which a LocalAI may not have written its log."""
+
 MEMORY_ERROR = "CUDA out of memory"
 _REQUESTS = ("person-", "probe-", "bg_", "batch_")
 """How ids of requests begin; orders of ours have others."""
@@ -109,8 +112,9 @@ def check_served(
         count = made[request.request_id]
         if request.end is not End.COMPLETE or count == 1:
             continue
-        # The last half second of a LocalAI that is killed is not in its log.
-        if count == 0 and any(abs(at_s - request.ended_s) < MARGIN_S for at_s in gaps):
+        # The last half second of a LocalAI that is killed is not in its log, nor is what it had
+        # done just before it was stopped for a while.
+        if count == 0 and any(abs(at_s - request.ended_s) < UNWRITTEN_S for at_s in gaps):
             continue
         problem = f"LocalAI served it {count} times" if count else "no LocalAI served it"
         found.append(_violation("served once", request, f"complete, and {problem}"))
@@ -297,16 +301,18 @@ def check_probes(recovered_s: Mapping[str, float | None], bound_s: float) -> lis
 
 
 def _refused(did: Sequence[Did]) -> set[int]:
-    """Where in the log loads begin that LocalAI has no room for."""
+    """Where in the log loads begin that LocalAI has no room for, or died before it said so."""
     began: dict[tuple[str, int, str], int] = {}
     found = set()
     for number, line in enumerate(did):
         key = (line.node, line.life, line.model)
         if line.what == "load_started":
             began[key] = number
-        elif line.what == "load_failed" and line.cause == MEMORY_ERROR and key in began:
-            found.add(began[key])
-    return found
+        elif line.what in ("load_ended", "load_failed", "load_cancelled", "unloaded"):
+            begun = began.pop(key, None)
+            if begun is not None and line.cause == MEMORY_ERROR:
+                found.add(begun)
+    return found | set(began.values())
 
 
 def _by_request(told: Sequence[Told]) -> dict[str, list[Told]]:

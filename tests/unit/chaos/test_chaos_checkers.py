@@ -256,6 +256,7 @@ def test_more_than_there_is_room_for_is_seen():
         did("load_started"), did("load_ended"),
         did("load_started", model="chat-b"), did("load_ended", model="chat-b"),
     ]  # fmt: skip
+    assert checkers.check_budget(lines[:3], SIZES, 5000) == [], "it died before it said no"
     assert "6000 of 5000 MB" in whats(checkers.check_budget(lines, SIZES, 5000))
 
 
