@@ -174,13 +174,13 @@ def check_jobs(jobs: Sequence[Job]) -> list[Violation]:
 def check_budget(
     did: Sequence[Did], footprints_mb: Mapping[str, int], capacity_mb: int
 ) -> list[Violation]:
-    """No LocalAI ever holds more than it has room for; a load that it refuses holds nothing."""
+    """No LocalAI ever holds more than it has room for, loads that end well included."""
     found = []
     held: dict[tuple[str, int], set[str]] = defaultdict(set)
-    refused = _refused(did)
+    holds = _came_to_be(did)
     for number, line in enumerate(did):
         there = held[(line.node, line.life)]
-        if line.what == "load_started" and number not in refused:
+        if line.what == "load_started" and number in holds:
             there.add(line.model)
             used_mb = sum(footprints_mb[model] for model in there)
             if used_mb > capacity_mb:
@@ -300,19 +300,17 @@ def check_probes(recovered_s: Mapping[str, float | None], bound_s: float) -> lis
     ]  # fmt: skip
 
 
-def _refused(did: Sequence[Did]) -> set[int]:
-    """Where in the log loads begin that LocalAI has no room for, or died before it said so."""
+def _came_to_be(did: Sequence[Did]) -> set[int]:
+    """Where in the log loads begin that end well: LocalAI tells of no other whether it had room."""
     began: dict[tuple[str, int, str], int] = {}
     found = set()
     for number, line in enumerate(did):
         key = (line.node, line.life, line.model)
         if line.what == "load_started":
             began[key] = number
-        elif line.what in ("load_ended", "load_failed", "load_cancelled", "unloaded"):
-            begun = began.pop(key, None)
-            if begun is not None and line.cause == MEMORY_ERROR:
-                found.add(begun)
-    return found | set(began.values())
+        elif line.what == "load_ended" and key in began:
+            found.add(began[key])
+    return found
 
 
 def _by_request(told: Sequence[Told]) -> dict[str, list[Told]]:
