@@ -258,7 +258,7 @@ class Run:
             await asyncio.sleep(_LOOK_S)
 
     def _see(self, site: Site) -> None:
-        killed = {pid for _, pid, _ in site.killed}
+        killed_s = {pid: at_s for _, pid, at_s in site.killed}
         for role in ROLES:
             pid, before = site.pid(role), self._last.get(role)
             if pid is None or pid == before:
@@ -270,8 +270,8 @@ class Run:
                     Death(
                         role=role,
                         pid=before,
-                        at_s=site.clock.now_s(),
-                        by_us=before in killed,
+                        at_s=killed_s.get(before, site.clock.now_s()),
+                        by_us=before in killed_s,
                         detail=detail,
                     )
                 )
