@@ -16,9 +16,9 @@ import pytest
 from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
-from contracts.events import PriorityClass, RequestReceived
 from contracts.forecasts import ModelForecast
-from contracts.ids import ModelId, RequestId
+from contracts.ids import ModelId
+from tests.arrivals import received
 
 pytestmark = pytest.mark.integration
 
@@ -42,20 +42,6 @@ def predictor(redis_url: str | None, **environment: str) -> Iterator[subprocess.
     finally:
         process.kill()
         process.communicate()
-
-
-def received(at_s: float) -> RequestReceived:
-    return RequestReceived(
-        event_id=f"chat@{at_s}",
-        at_s=at_s,
-        source="test",
-        request_id=RequestId(f"{at_s}"),
-        model=CHAT,
-        operation="chat",
-        priority=PriorityClass.REALTIME,
-        client="c",
-        stream=False,
-    )
 
 
 async def append(redis_url: str, *times: float) -> None:

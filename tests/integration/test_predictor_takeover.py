@@ -20,9 +20,9 @@ from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.redis_forecasts import RedisForecastStore
 from adapters.redis_predictors import RedisPredictorRoster
-from contracts.events import PriorityClass, RequestReceived
-from contracts.ids import ModelId, RequestId
+from contracts.ids import ModelId
 from contracts.predictors import PredictorBeat, Standing, owner_of, present
+from tests.arrivals import received
 
 pytestmark = pytest.mark.integration
 
@@ -30,20 +30,6 @@ CHAT = ModelId("chat")
 PATIENCE_S = 40.0
 LEASE_S = "1.5"
 """Short, so that tests are; the default is 5 s."""
-
-
-def received(at_s: float) -> RequestReceived:
-    return RequestReceived(
-        event_id=f"chat@{at_s}",
-        at_s=at_s,
-        source="test",
-        request_id=RequestId(f"{at_s}"),
-        model=CHAT,
-        operation="chat",
-        priority=PriorityClass.REALTIME,
-        client="c",
-        stream=False,
-    )
 
 
 @dataclass

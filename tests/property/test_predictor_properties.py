@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.config import PredictorConfig
-from contracts.events import PriorityClass, RequestReceived
 from contracts.forecasts import ModelForecast
-from contracts.ids import ModelId, RequestId
 from predictor.engine import PredictorEngine
 from predictor.models.count_quantiles import CountQuantiles, band_share, counts_at
 from predictor.models.gap_hazard import GapHazard
 from predictor.models.hedge import HedgeWeights
 from predictor.models.pooled_rate import PooledRate
 from predictor.windows import CountWindow
+from tests.arrivals import received
 
 START_S = 1_700_000_000.0
 
@@ -34,20 +33,6 @@ steps = st.lists(
     ),
     max_size=60,
 )
-
-
-def received(model: str, at_s: float, event_id: str) -> RequestReceived:
-    return RequestReceived(
-        event_id=event_id,
-        at_s=at_s,
-        source="test",
-        request_id=RequestId(event_id),
-        model=ModelId(model),
-        operation="chat",
-        priority=PriorityClass.REALTIME,
-        client="c",
-        stream=False,
-    )
 
 
 def check(forecast: ModelForecast) -> None:
@@ -77,18 +62,18 @@ def told(engine: PredictorEngine, number: int, now_s: float, model: str, what: s
     match what:
         case "burst":
             for shot in range(20):
-                engine.observe(received(model, now_s + 0.01 * shot, f"{number}.{shot}"))
+                engine.observe(received(now_s + 0.01 * shot, model, f"{number}.{shot}"))
         case "late":
-            engine.observe(received(model, max(0.0, now_s - 300.0), str(number)))
+            engine.observe(received(max(0.0, now_s - 300.0), model, str(number)))
         case "double":
-            engine.observe(received(model, now_s, str(number)))
-            engine.observe(received(model, now_s, str(number)))
+            engine.observe(received(now_s, model, str(number)))
+            engine.observe(received(now_s, model, str(number)))
         case "tick":
             forecasts = engine.tick(now_s)
         case "renew":
             forecasts = engine.renewals(now_s)
         case _:
-            engine.observe(received(model, now_s, str(number)))
+            engine.observe(received(now_s, model, str(number)))
     for forecast in forecasts:
         check(forecast)
 

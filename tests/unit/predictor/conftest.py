@@ -6,25 +6,14 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from contracts.events import PriorityClass, RequestReceived
+from contracts.events import RequestReceived
 from contracts.forecasts import ModelForecast
-from contracts.ids import ModelId, RequestId
 from predictor.engine import PredictorEngine
+from tests import arrivals
 
 
 def make_received(model: str, at_s: float, event_id: str | None = None) -> RequestReceived:
-    name = event_id or f"{model}@{at_s}"
-    return RequestReceived(
-        event_id=name,
-        at_s=at_s,
-        source="test",
-        request_id=RequestId(name),
-        model=ModelId(model),
-        operation="chat",
-        priority=PriorityClass.REALTIME,
-        client="c",
-        stream=False,
-    )
+    return arrivals.received(at_s, model, event_id)
 
 
 def drive_engine(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from contracts.config import PredictorConfig
 from contracts.errors import Transient
-from contracts.events import AnyEvent, PriorityClass, RequestCompleted, RequestReceived
+from contracts.events import AnyEvent, RequestCompleted
 from contracts.history import HISTORY_RINGS, HistoryBucket, HistoryPage
 from contracts.ids import ModelId, RequestId
 from contracts.ports import Entry
@@ -18,24 +18,10 @@ from predictor.service import PredictorPorts, PredictorService
 from simulator.clock import VirtualClock
 from simulator.memory_history import MemoryHistoryStore
 from simulator.memory_ports import MemoryEventLog, MemoryForecastStore
+from tests.arrivals import received
 
 CHAT = ModelId("chat")
 START_S = 1_000_000.0 - 1_000_000.0 % 3600.0
-
-
-def received(at_s: float, model: ModelId = CHAT) -> RequestReceived:
-    name = f"{model}@{at_s}"
-    return RequestReceived(
-        event_id=name,
-        at_s=at_s,
-        source="test",
-        request_id=RequestId(name),
-        model=model,
-        operation="chat",
-        priority=PriorityClass.REALTIME,
-        client="c",
-        stream=False,
-    )
 
 
 def completed(at_s: float, model: ModelId = CHAT) -> RequestCompleted:

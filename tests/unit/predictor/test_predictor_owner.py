@@ -10,9 +10,8 @@ from structlog.testing import capture_logs
 
 from contracts.config import PredictorConfig
 from contracts.errors import Permanent, Transient
-from contracts.events import PriorityClass, RequestReceived
 from contracts.forecasts import ModelForecast
-from contracts.ids import ModelId, RequestId
+from contracts.ids import ModelId
 from contracts.predictors import PredictorBeat, Standing, owner_of
 from predictor.announcer import Announcer
 from predictor.engine import PredictorEngine
@@ -22,25 +21,11 @@ from simulator.clock import VirtualClock
 from simulator.memory_history import MemoryHistoryStore
 from simulator.memory_ports import MemoryEventLog, MemoryForecastStore, MemoryLease
 from simulator.memory_predictors import MemoryPredictorRoster
+from tests.arrivals import received
 
 CHAT = ModelId("chat")
 START_S = 1_000_000.0 - 1_000_000.0 % 3600.0
 LEASE_S = 5.0
-
-
-def received(at_s: float, model: ModelId = CHAT) -> RequestReceived:
-    name = f"{model}@{at_s}"
-    return RequestReceived(
-        event_id=name,
-        at_s=at_s,
-        source="test",
-        request_id=RequestId(name),
-        model=model,
-        operation="chat",
-        priority=PriorityClass.REALTIME,
-        client="c",
-        stream=False,
-    )
 
 
 class Writes(MemoryForecastStore):

@@ -9,31 +9,17 @@ from structlog.testing import capture_logs
 
 from contracts.config import PredictorConfig
 from contracts.errors import Transient
-from contracts.events import PriorityClass, RequestCompleted, RequestReceived
+from contracts.events import RequestCompleted
 from contracts.forecasts import ModelForecast
 from contracts.ids import ModelId, RequestId
 from predictor.engine import PredictorEngine
 from predictor.service import PredictorPorts, PredictorService
 from simulator.clock import VirtualClock
 from simulator.memory_ports import MemoryEventLog, MemoryForecastStore
+from tests.arrivals import received
 
 CHAT = ModelId("chat")
 START_S = 1_000_000.0
-
-
-def received(model: ModelId, at_s: float) -> RequestReceived:
-    name = f"{model}@{at_s}"
-    return RequestReceived(
-        event_id=name,
-        at_s=at_s,
-        source="test",
-        request_id=RequestId(name),
-        model=model,
-        operation="chat",
-        priority=PriorityClass.REALTIME,
-        client="c",
-        stream=False,
-    )
 
 
 def not_found(model: ModelId, at_s: float) -> RequestCompleted:
@@ -91,7 +77,7 @@ class Stage:
 async def test_what_the_log_holds_is_learned_before_the_first_forecast() -> None:
     stage = Stage.fresh()
     await stage.log.append(
-        tuple(received(CHAT, START_S - 10.0 - 60.0 * call) for call in range(99, -1, -1))
+        tuple(received(START_S - 10.0 - 60.0 * call) for call in range(99, -1, -1))
     )
     async with stage.running() as service:
         await stage.clock.advance(2.0)
@@ -107,7 +93,7 @@ async def test_what_the_log_holds_is_learned_before_the_first_forecast() -> None
 
 async def test_every_forecast_is_renewed_before_it_expires() -> None:
     stage = Stage.fresh()
-    await stage.log.append((received(CHAT, START_S),))
+    await stage.log.append((received(START_S),))
     async with stage.running():
         for _ in range(30):
             await stage.clock.advance(7.0)
@@ -120,12 +106,12 @@ async def test_every_forecast_is_renewed_before_it_expires() -> None:
 
 async def test_an_arrival_renews_its_own_model_within_a_second_and_not_more_often() -> None:
     stage = Stage.fresh()
-    await stage.log.append((received(CHAT, START_S),))
+    await stage.log.append((received(START_S),))
     async with stage.running():
         await stage.clock.advance(2.0)
         before = stage.store.puts
         for step in range(20):
-            await stage.log.append((received(CHAT, stage.clock.now_s() + step / 1000),))
+            await stage.log.append((received(stage.clock.now_s() + step / 1000),))
             await stage.clock.advance(0.1)
         await stage.clock.advance(1.1)
 
@@ -140,9 +126,7 @@ async def test_an_arrival_renews_its_own_model_within_a_second_and_not_more_ofte
 async def test_old_history_is_counted_and_the_last_day_is_learned_from() -> None:
     stage = Stage.fresh()
     week_s = 7 * 86_400.0
-    await stage.log.append(
-        tuple(received(CHAT, START_S - week_s + 1800.0 * call) for call in range(336))
-    )
+    await stage.log.append(tuple(received(START_S - week_s + 1800.0 * call) for call in range(336)))
     async with stage.running() as service:
         await stage.clock.advance(2.0)
 
@@ -156,12 +140,12 @@ async def test_old_history_is_counted_and_the_last_day_is_learned_from() -> None
 
 async def test_records_at_the_end_that_cannot_be_read_are_passed_over() -> None:
     stage = Stage.fresh()
-    await stage.log.append((received(CHAT, START_S - 5.0),))
+    await stage.log.append((received(START_S - 5.0),))
     stage.log.append_unreadable()
     async with stage.running() as service:
         await stage.clock.advance(2.0)
         assert await stage.store.get(CHAT) is not None
-        await stage.log.append((received(CHAT, stage.clock.now_s()),))
+        await stage.log.append((received(stage.clock.now_s()),))
         await stage.clock.advance(2.0)
 
         assert service.events_read == 2
@@ -170,7 +154,7 @@ async def test_records_at_the_end_that_cannot_be_read_are_passed_over() -> None:
 async def test_forecasts_of_models_that_nothing_is_known_of_are_removed() -> None:
     stage = Stage.fresh()
     stranger = PredictorEngine(PredictorConfig())
-    stranger.observe(received(ModelId("gone"), START_S - 10.0))
+    stranger.observe(received(START_S - 10.0, "gone"))
     await stage.store.put(stranger.tick(START_S))
     async with stage.running():
         await stage.clock.advance(1.0)
@@ -180,14 +164,14 @@ async def test_forecasts_of_models_that_nothing_is_known_of_are_removed() -> Non
 
 async def test_an_outage_is_told_once_and_ends_with_nothing_missed() -> None:
     stage = Stage.fresh()
-    await stage.log.append((received(CHAT, START_S),))
+    await stage.log.append((received(START_S),))
     with capture_logs() as lines:
         async with stage.running():
             await stage.clock.advance(2.0)
             stage.log.fault = stage.store.fault = Transient("away")
             await stage.clock.advance(30.0)
             stage.log.fault = stage.store.fault = None
-            await stage.log.append((received(CHAT, stage.clock.now_s()),))
+            await stage.log.append((received(stage.clock.now_s()),))
             await stage.clock.advance(2.0)
 
             forecast = await stage.store.get(CHAT)
@@ -204,7 +188,7 @@ async def test_it_waits_for_a_server_that_is_not_there_at_the_start() -> None:
     async with stage.running():
         await stage.clock.advance(30.0)
         stage.log.fault = None
-        await stage.log.append((received(CHAT, stage.clock.now_s()),))
+        await stage.log.append((received(stage.clock.now_s()),))
         await stage.clock.advance(2.0)
 
         assert await stage.store.get(CHAT) is not None
@@ -212,7 +196,7 @@ async def test_it_waits_for_a_server_that_is_not_there_at_the_start() -> None:
 
 async def test_a_model_that_was_made_up_by_a_client_loses_its_forecast() -> None:
     stage = Stage.fresh()
-    await stage.log.append((received(CHAT, START_S),))
+    await stage.log.append((received(START_S),))
     async with stage.running():
         await stage.clock.advance(2.0)
         assert await stage.store.get(CHAT) is not None
