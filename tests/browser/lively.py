@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from api.control.app import create_app
 from api.control.ports import ControlPorts
 from api.control.server import ControlServer, bind
+from contracts.batches import Batch, BatchStatus, LineCounts
 from contracts.config import ControlConfig
 from contracts.events import (
     FeedbackGiven,
@@ -92,6 +93,20 @@ KINDS = (
     Kind("minicpm-v-2_6", 0.4, 6.1, 8.1, 60),
     Kind("org/deepseek-coder-33b", 0.7, 19.4, 21.0, 80),
 )
+
+BATCH = Batch(
+    batch_id="batch_1",
+    endpoint="/v1/embeddings",
+    input_file_id="file-1",
+    completion_window="24h",
+    status=BatchStatus.IN_PROGRESS,
+    created_at_s=1.0,
+    expires_at_s=2.0,
+    counts=LineCounts(total=1000, completed=250, failed=10),
+    lines_per_s=2.0,
+    metadata={"name": "nightly"},
+)
+"""One that goes on."""
 
 
 @dataclass

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from playwright.async_api import Browser
 
-from contracts.batches import Batch, BatchStatus, LineCounts
-from tests.browser.lively import KINDS
+from contracts.batches import LineCounts
+from tests.browser.lively import BATCH, KINDS
 from tests.browser.pages import Watched, chromium, opened
 from tests.control_server import RunningControl
 
@@ -90,12 +91,8 @@ def main() -> None:
         control.stop()
 
 
-_BATCH = Batch(
-    batch_id="batch_1",
-    endpoint="/v1/embeddings",
-    input_file_id="file-1",
-    completion_window="24h",
-    status=BatchStatus.IN_PROGRESS,
+_BATCH = replace(
+    BATCH,
     created_at_s=1_795_995_000.0,
     expires_at_s=1_796_081_400.0,
     counts=LineCounts(total=12_000, completed=7_250, failed=3),

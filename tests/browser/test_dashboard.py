@@ -11,13 +11,13 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
-from contracts.batches import Batch, BatchStatus, LineCounts
+from contracts.batches import BatchStatus
 from contracts.config import ControlConfig
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
 from contracts.messages import LoadRequested
 from contracts.world import Mode, Residency
-from tests.browser.lively import HOSTILE, KINDS, Kind
+from tests.browser.lively import BATCH, HOSTILE, KINDS, Kind
 from tests.browser.pages import Watched, chromium, opened
 from tests.control_server import RunningControl
 
@@ -137,18 +137,7 @@ async def test_a_load_is_asked_for_and_seen_to_begin(browser: Browser, control):
 
 async def test_batches_that_go_on_are_shown_with_how_far_they_are(browser: Browser):
     control = RunningControl(kinds=KINDS).start()
-    batch = Batch(
-        batch_id="batch_1",
-        endpoint="/v1/embeddings",
-        input_file_id="file-1",
-        completion_window="24h",
-        status=BatchStatus.IN_PROGRESS,
-        created_at_s=1.0,
-        expires_at_s=2.0,
-        counts=LineCounts(total=1000, completed=250, failed=10),
-        lines_per_s=2.0,
-        metadata={"name": "nightly <b>tags</b>"},
-    )
+    batch = replace(BATCH, metadata={"name": "nightly <b>tags</b>"})
     ended = replace(batch, batch_id="batch_2", status=BatchStatus.COMPLETED, metadata={})
     for one in (batch, ended):
         control.do(control.batches.add(one))

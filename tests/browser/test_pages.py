@@ -12,13 +12,12 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from contracts.batches import Batch, BatchStatus, LineCounts
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
 from contracts.plan import Decision, Outcome
 from contracts.reasons import Reason
 from contracts.world import Mode
-from tests.browser.lively import KINDS, Kind
+from tests.browser.lively import BATCH, KINDS, Kind
 from tests.browser.pages import Watched, chromium, opened
 from tests.control_server import RunningControl
 
@@ -49,7 +48,7 @@ def control() -> Iterator[RunningControl]:
     snapshots = control.lively.snapshots
     for name, figures in _COMPARED.items():
         control.do(snapshots.put_baseline(name, figures))
-    control.do(control.batches.add(_BATCH))
+    control.do(control.batches.add(BATCH))
     control.room.settings = lambda: [
         ("scheduler.mode", "active", "headstart.yaml:3"),
         ("control.port", 8090, "default"),
@@ -66,19 +65,6 @@ _COMPARED: dict[str, dict[str, float]] = {
         "late_ratio": 0.09, "difference": 0.05, "low": 0.03, "high": 0.07, "sure": 1.0,
     },
 }  # fmt: skip
-
-_BATCH = Batch(
-    batch_id="batch_1",
-    endpoint="/v1/embeddings",
-    input_file_id="file-1",
-    completion_window="24h",
-    status=BatchStatus.IN_PROGRESS,
-    created_at_s=1.0,
-    expires_at_s=2.0,
-    counts=LineCounts(total=1000, completed=250, failed=10),
-    lines_per_s=2.0,
-    metadata={"name": "nightly"},
-)
 
 
 async def drawn(watched: Watched) -> None:
