@@ -12,39 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.errors import Invalid, Transient
-from contracts.forecasts import HORIZONS_S, QUANTILE_LEVELS
-from predictor.batch_challenger import BoostedChallenger
 from predictor.batch_features import FEATURES, MINUTES_NEEDED
-from predictor.batch_trees import Trees
 from predictor.library_versions import library_versions
 from predictor.snapshot import MAGIC, Sealing, _signature, seal, unseal
 from predictor.snapshot_watch import ChampionWatch
 from simulator.memory_insights import MemoryChampionStore
+from tests.small_challenger import CHALLENGER
 
 SEALING = Sealing(key=b"k" * 32, versions={"numpy": "2.0", "scikit-learn": "1.9"})
-
-
-def stump(value):
-    """One tree: left where there was a request in the last minute."""
-    return Trees(
-        baseline=0.1,
-        feature=np.array([[0, 0, 0]], dtype=np.int32),
-        threshold=np.array([[1.0, 0.0, 0.0]]),
-        left=np.array([[1, 1, 2]], dtype=np.int32),
-        right=np.array([[2, 1, 2]], dtype=np.int32),
-        value=np.array([[0.0, value, value + 1.0]]),
-        depth=1,
-    )
-
-
-CHALLENGER = BoostedChallenger(
-    trees=tuple(
-        tuple(stump(0.5 * level) for level in range(len(QUANTILE_LEVELS)))
-        for _ in range(len(HORIZONS_S))
-    ),
-    trained_until_s=1.7e9,
-    promoted=True,
-)
 SNAPSHOT = seal(CHALLENGER, SEALING)
 
 
