@@ -66,6 +66,14 @@ def test_out_at_once_for_the_larger_of_what_is_and_what_is_expected(numbers, wan
     assert scaling.changed == (wanted != numbers.get("ready", 1))
 
 
+def test_a_share_of_the_capacity_is_planned_with():
+    half = replace(TARGET, utilisation=0.5)
+    assert looked(3)[0].replicas == 2
+    assert looked(3, target=half)[0].replicas == 3
+    # What is foreseen has its bursts in it: no part of the capacity is kept free for them.
+    assert looked(expected=6.0, target=half)[0].replicas == 3
+
+
 def test_what_starts_counts_as_there_and_is_told_when_it_is_overdue():
     state = ScalingState()
     for at_s in range(0, 200, 10):
