@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
 
 from adapters.localai_keys import LOCALAI_MODEL_KEYS
@@ -20,6 +21,15 @@ EXAMPLES = ROOT / "data/examples"
 EFFECTS = ROOT / "tests/unit/adapters/test_settings_effects.py"
 
 ROW = re.compile(r"^\| `([^`]+)` \| .+ \| `(test_\w+)` \|$", re.MULTILINE)
+
+
+SECTIONS = {
+    "models.<name>.variants": ("models", "*", "variants", "*"),
+    "autoscaling.<name>": ("autoscaling", "*"),
+}
+"""Sections that no example has, by their title."""
+
+ROW_OF_SECTION = re.compile(r"^\| `(\w+)` \| .+ \| `([\w/]+\.py)::(test_\w+)` \|$", re.MULTILINE)
 
 
 def rows() -> dict[str, dict[str, str]]:
@@ -87,8 +97,22 @@ def test_every_key_on_the_page_is_one():
     assert strange == []
 
 
+def _tests_of(path: Path) -> set[str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)}
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_a_section_without_an_example_has_each_key_with_a_test_that_is_there(title: str):
+    text = PAGE.partition(f"\n### {title}\n")[2].partition("\n#")[0]
+    found = ROW_OF_SECTION.findall(text)
+    place = SECTIONS[title]
+    keys = {path[-1] for path in known_keys() if path[:-1] == place}
+    assert sorted(key for key, _, _ in found) == sorted(keys)
+    for _, file, test in found:
+        assert test in _tests_of(ROOT / "tests/unit" / file), f"{file}::{test}"
+
+
 def test_every_test_on_the_page_is_there():
-    tree = ast.parse(EFFECTS.read_text())
-    there = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     named = {test for keys in rows().values() for test in keys.values()}
-    assert sorted(named - there) == []
+    assert sorted(named - _tests_of(EFFECTS)) == []
