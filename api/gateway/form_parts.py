@@ -17,7 +17,7 @@ _VALUE = rb"(?:" + _TOKEN + rb'|"(?:[^"\\\r\n]|\\[^\r\n])*")'
 _PARAMETER = re.compile(rb"[ \t]*;[ \t]*(" + _TOKEN + rb")[ \t]*=[ \t]*(" + _VALUE + rb")")
 _KIND = re.compile(rb"[ \t]*(" + _TOKEN + rb"(?:/" + _TOKEN + rb")?)[ \t]*(?=;|$)")
 _ESCAPED = re.compile(rb'\\([()<>@,;:\\"/\[\]?=])')
-_HEADER = re.compile(rb"(" + _TOKEN + rb"):[ \t]*([^\r\n\x00]*?)[ \t]*")
+_HEADER = re.compile(rb"(" + _TOKEN + rb"):([^\r\n\x00]*)")
 _PLAIN_CODINGS = frozenset({b"7bit", b"8bit", b"binary"})
 _MAX_BOUNDARY_BYTES = 70
 
@@ -64,7 +64,7 @@ def read_head(head: bytes) -> PartHead:
         header = _HEADER.fullmatch(line)
         if header is None:
             raise OddForm("a line that is no header")
-        name, value = header[1].lower(), header[2]
+        name, value = header[1].lower(), header[2].strip(b" \t")
         if name == b"content-disposition" and disposition is None:
             disposition = value
         elif name == b"content-transfer-encoding":

@@ -112,6 +112,7 @@ def test_other_ways_to_say_it(body):
         part(b"name=model\r\nContent-Transfer-Encoding: base64", b"m"),
         part(b"name=x", b"m").replace(b"Content", b"X: " + b"y" * 9_000 + b"\r\nContent"),
         b"--b\r\nX: " + b"y" * 9_000,
+        b"--b\r\nX:" + b" " * 8_000 + b"\0\r\n\r\n",  # an hour, if each way to part it is tried
     ],
 )
 def test_forms_that_may_mean_something_else_name_no_model(body):
