@@ -7,7 +7,8 @@
 4. One that is found again within the grace time is as it was. Who came back three times within
    ten minutes flaps: its absence is not believed before the grace time is over.
 5. One that was missing for the grace time is forgotten, unless nobody who is found answers: the
-   last ones stay, as lost nodes, so that their models are known and can be asked for.
+   last ones stay, as lost nodes, so that their models are known and can be asked for. Where they
+   fill every place one of them goes all the same, since nobody who could answer would ever join.
 6. The name itself stands for an instance until one is found that answers.
 """
 
@@ -78,6 +79,9 @@ def looked(
         kept[node] = after
         changes.extend(() if change is None else (change,))
     new = sorted(there - {one.address for one in known.values()})
+    if new and (given_up := _given_up(kept, there, now_s, config)) is not None:
+        left.append(kept.pop(given_up))
+        changes.append(_change(left[-1], Reason.INSTANCE_GONE, now_s))
     room = max(0, config.most - len(kept))
     joined = tuple(
         Instance(node=instance_id(address), address=address, joined_at_s=now_s)
@@ -137,6 +141,17 @@ def _missing(before: Instance, now_s: float, *, is_alone: bool) -> tuple[Instanc
 def _is_gone(instance: Instance, now_s: float, config: DiscoveryConfig) -> bool:
     since_s = instance.missing_since_s
     return not instance.address or (since_s is not None and now_s - since_s >= config.grace_s)
+
+
+def _given_up(
+    kept: Mapping[NodeId, Instance], there: Collection[str], now_s: float, config: DiscoveryConfig
+) -> NodeId | None:
+    """Who goes for a new one, where nobody of all that there is room for is found; None: nobody."""
+    if len(kept) < config.most or any(one.address in there for one in kept.values()):
+        return None
+    gone = [one for one in kept.values() if _is_gone(one, now_s, config)]
+    longest = min(gone, key=lambda one: (one.missing_since_s or 0.0, one.node), default=None)
+    return None if longest is None else longest.node
 
 
 def _change(instance: Instance, reason: Reason, now_s: float) -> Change:

@@ -162,6 +162,31 @@ def test_those_beyond_the_bound_are_left_out_and_counted():
     assert [one.address for one in look.joined] == [many[3]]
 
 
+def test_where_those_that_are_gone_fill_every_place_one_makes_room():
+    """All are started anew, at other addresses: nobody who answers could ever join."""
+    before, after = ([f"10.0.{net}.{number}" for number in range(4)] for net in (1, 2))
+    story = Story(*before)
+    assert story.look(*after, at_s=5.0).joined == ()
+    assert story.look(*after, at_s=34.0).joined == ()
+    story.silent = ids(*before, *after)
+    look = story.look(*after, at_s=35.0)
+    assert story.reasons(look) == [
+        (before[0], Reason.INSTANCE_GONE), (after[0], Reason.INSTANCE_FOUND),
+    ]  # fmt: skip
+    assert ([one.address for one in look.left], look.left_out) == ([before[0]], 3)
+    assert story.look(*after, at_s=40.0).left == ()
+    story.silent = ids(*before)
+    assert len(story.look(*after, at_s=45.0).left) == 3
+    assert set(story.known) == ids(*after)
+
+
+def test_the_name_itself_makes_room_where_there_is_room_for_one_alone():
+    name = Instance(node=NodeId("localai"), address="", joined_at_s=0.0)
+    config = replace(CONFIG, most=1)
+    look = looked({name.node: name}, [A], answering=(), now_s=5.0, config=config)
+    assert (set(look.instances), look.left_out) == (ids(A), 0)
+
+
 def test_the_name_itself_stands_in_until_one_is_found_that_answers():
     name = Instance(node=NodeId("localai"), address="", joined_at_s=0.0)
     story = Story()
