@@ -67,9 +67,10 @@ fmt: $(STAMP) ## put the code into its format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-schema: $(STAMP) ## write the configuration's schema and reference anew
+schema: $(STAMP) ## write the configuration's schema, reference and example anew
 	$(BIN)/headstart config schema > data/headstart.schema.json
 	$(BIN)/headstart config docs > docs/reference/configuration.md
+	$(BIN)/headstart config example > data/headstart.example.yaml
 
 sbom: ## what the image holds, with versions and licences, in var/headstart.cdx.json (CycloneDX)
 	rm -rf var/sbom && mkdir -p var/sbom
