@@ -50,12 +50,19 @@ class HistoryKeeper:
         self._written = BEGINNING
         self._mark: tuple[str, int] = (BEGINNING, 0)
         self._flushed_at_s = float("-inf")
+        self._is_told = False
 
     async def retell(self, events: EventLog, now_s: float, pass_time: PassTime) -> None:
-        """Tell the engine what the rings hold of the time before the log, and where they end."""
+        """Tell the engine what the rings hold of the time before the log, and where they end.
+
+        Once: where the log is empty a predictor is at its beginning as often as it catches up.
+        """
+        if self._is_told:
+            return
         first = await events.read_after(BEGINNING, count=1)
         before_s = first[0].value.at_s if first else now_s
         pages = await self._read_all()
+        self._is_told = True
         told = retold(pages, before_s=before_s)
         for event in told:
             await pass_time(event.at_s)

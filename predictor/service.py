@@ -289,11 +289,13 @@ class PredictorService:
             self._stands(Standing.OWNER)
         self._publisher.renew(now_s)
         self._gone.update(dict.fromkeys(self._engine.take_dropped()))
-        if self._gone:
+        # One may be back: the store was away, or another one owned meanwhile.
+        gone = tuple(model for model in self._gone if not self._engine.knows(model))
+        if gone:
             if self._history is not None:
-                await self._history.drop(tuple(self._gone), token=token)
-            await self._publisher.remove(tuple(self._gone), token)
-            self._gone.clear()
+                await self._history.drop(gone, token=token)
+            await self._publisher.remove(gone, token)
+        self._gone.clear()
         if self._ownership.holds():
             await self._publisher.send(token)
         if self._history is not None and self._ownership.holds():

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from contracts.config import PredictorConfig
 from contracts.errors import Permanent, Transient
 from contracts.forecasts import ModelForecast
+from contracts.history import HistoryBucket, HistoryPage
 from contracts.ids import ModelId
 from contracts.predictors import PredictorBeat, Standing, owner_of
 from predictor.announcer import Announcer
@@ -246,6 +247,25 @@ async def test_a_standby_that_was_stopped_catches_up_before_it_may_own() -> None
 
             assert second.events_read == 2
             assert "predictor_caught_up" in [line["event"] for line in lines]
+
+
+async def test_a_standby_that_was_stopped_is_told_the_rings_once_where_the_log_is_empty() -> None:
+    cast = Cast()
+    bucket = HistoryBucket(number=int(START_S // 10.0) - 60, arrivals=5)
+    await cast.history.write((HistoryPage(model=CHAT, width_s=10.0, buckets=(bucket,)),), place="7")
+    async with cast.predictor("a"):
+        await cast.clock.advance(1.0)
+        with capture_logs() as lines:
+            async with cast.predictor("b"):
+                await cast.clock.advance(5.0)
+                cast.log.fault = Transient("away")
+                await cast.clock.advance(90.0)
+                cast.log.fault = None
+                await cast.clock.advance(3.0)
+
+    said = [line["event"] for line in lines]
+    assert said.count("predictor_caught_up") == 2
+    assert said.count("predictor_history_told") == 1
 
 
 async def test_a_lease_that_cannot_be_given_back_is_told() -> None:

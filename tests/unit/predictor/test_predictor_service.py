@@ -204,3 +204,19 @@ async def test_a_model_that_was_made_up_by_a_client_loses_its_forecast() -> None
         await stage.clock.advance(2.0)
 
         assert await stage.store.get(CHAT) is None
+
+
+async def test_a_model_that_came_back_while_the_store_was_away_keeps_its_forecast() -> None:
+    stage = Stage.fresh()
+    await stage.log.append((received(START_S),))
+    async with stage.running():
+        await stage.clock.advance(2.0)
+        stage.store.fault = Transient("away")
+        await stage.log.append((not_found(CHAT, START_S + 2.0),))
+        await stage.clock.advance(2.0)
+        await stage.log.append((received(START_S + 4.0),))
+        await stage.clock.advance(1.5)
+        stage.store.fault = None
+        await stage.clock.advance(1.0)
+
+        assert await stage.store.get(CHAT) is not None
