@@ -97,21 +97,30 @@ def _number(data: bytes | mmap.mmap, at: int, sign: bytes) -> tuple[int, int] | 
 def _mend_file(path: Path) -> int:
     if not path.stat().st_size:
         return 0
+    whole, holed = path.with_suffix(".whole"), path.with_suffix(".holed")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         found = holes(data)
         if not found:
             return 0
-        whole = path.with_suffix(".whole")
-        with whole.open("wb") as out:
-            at = 0
-            for begin, end in found:
-                _copy(data, at, begin, out.fileno())
-                at = end
-            _copy(data, at, len(data), out.fileno())
-            os.fsync(out.fileno())
-    path.replace(path.with_suffix(".holed"))
-    whole.replace(path)
+        try:
+            _write_without(data, found, whole)
+            holed.unlink(missing_ok=True)
+            # By a second name and not by a rename: a death leaves the old file or the new one.
+            holed.hardlink_to(path)
+            whole.replace(path)
+        finally:
+            whole.unlink(missing_ok=True)  # half of one, where the disk is full
     return sum(end - begin for begin, end in found)
+
+
+def _write_without(data: mmap.mmap, found: list[tuple[int, int]], whole: Path) -> None:
+    with whole.open("wb") as out:
+        at = 0
+        for begin, end in found:
+            _copy(data, at, begin, out.fileno())
+            at = end
+        _copy(data, at, len(data), out.fileno())
+        os.fsync(out.fileno())
 
 
 def _copy(data: mmap.mmap, begin: int, end: int, to: int) -> None:

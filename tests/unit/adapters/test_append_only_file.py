@@ -73,3 +73,35 @@ def test_zeros_at_the_end_go_too(tmp_path: Path):
 
 def test_without_files_there_is_nothing_to_mend(tmp_path: Path):
     assert mend(tmp_path) == 0
+
+
+def test_on_a_full_disk_the_file_stays_and_nothing_is_left_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = file_of(tmp_path, ONE + b"\0" * 8 + TWO)
+
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        mend(tmp_path)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes() == ONE + b"\0" * 8 + TWO
+
+
+def test_a_death_in_between_leaves_the_file_at_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = file_of(tmp_path, ONE + b"\0" * 8 + TWO)
+
+    def dies(_self: Path, _target: Path) -> Path:
+        assert path.read_bytes() == ONE + b"\0" * 8 + TWO
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", dies)
+        with pytest.raises(KeyboardInterrupt):
+            mend(tmp_path)
+    assert mend(tmp_path) == 8
+    assert path.read_bytes() == ONE + TWO
