@@ -65,6 +65,7 @@ async def _resets(socket: str) -> None:
     await relay.stop()
     assert [task.exception() for task in done] == []
     assert relay.broken > RESETS
+    assert outages > 0
 
 
 class HangsUp(asyncio.Protocol):

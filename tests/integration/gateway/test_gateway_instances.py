@@ -135,7 +135,7 @@ async def test_without_a_name_server_and_without_a_leader_all_goes_on():
 
 async def test_lists_and_ui_calls_go_to_who_is_known_longest():
     port = free_port()
-    with emulator(TWO, port, model("b")) as two, emulator(ONE, port, model("a")) as one:
+    with emulator(TWO, port, model("b")) as two, emulator(ONE, port, model("a")):
         async with cluster_of(port, two=two) as cluster:
             cluster.addresses = (ONE, TWO)
             await until_there(cluster, ONE, TWO)
@@ -146,6 +146,6 @@ async def test_lists_and_ui_calls_go_to_who_is_known_longest():
             cluster.addresses = (ONE,)
             await until_there(cluster, ONE)
             assert cluster.service._fleet.primary == NodeId(instance_id(ONE))
+            two.__exit__(None, None, None)
             async with cluster.session.get("/version") as response:
                 assert response.status == 200
-            assert one.events() is not None
