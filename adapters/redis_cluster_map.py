@@ -52,6 +52,7 @@ class SlotMap:
         self._known: list[Place] = []
         self._lock = asyncio.Lock()
         self._is_doubtful = True
+        self._silence: tuple[int, RedisError | None] = (0, None)
         self.version = 0
 
     async def owner(self, slot: int) -> Place:
@@ -92,6 +93,8 @@ class SlotMap:
         self._owners[slot] = place
         if place not in self._primaries:
             self._primaries += (place,)
+            # A replica that has slots took over: who had them is none any more.
+            self._is_doubtful |= place in self._known
 
     def doubt(self, seen: int) -> None:
         """Have the nodes asked before the next command; not when they were since ``seen``."""
@@ -100,23 +103,23 @@ class SlotMap:
     async def look(self, seen: int) -> None:
         """Ask the nodes, unless somebody else has done so since ``version`` was ``seen``.
 
+        Of many who wait for an answer at the same time one asks, also where none comes.
+
         Raises
         ------
         RedisError
             No node told anything; what was known stays.
         """
+        silences, _ = self._silence
         async with self._lock:
             if self.version != seen:
                 return
-            fault: RedisError | None = None
-            for place in [*self._known, *(one for one in self._seeds if one not in self._known)]:
-                try:
-                    told = await self._ask(place)
-                except RedisError as error:
-                    fault = error
-                    continue
-                await self._take(told, place)
-                return
+            count, fault = self._silence
+            if count == silences or fault is None:
+                fault = await self._ask_all()
+                if fault is None:
+                    return
+                self._silence = (count + 1, fault)
         if isinstance(fault, ResponseError):
             raise fault
         raise ConnectionError(f"no node of the cluster answers: {fault}") from fault
@@ -136,6 +139,19 @@ class SlotMap:
             if self.version == 0:
                 raise
             # Nobody tells anything new; whoever has the slot may still serve it.
+
+    async def _ask_all(self) -> RedisError | None:
+        """Take what the first one says that answers; None, or what the last one said."""
+        fault: RedisError = ConnectionError("it has none")
+        for place in [*self._known, *(one for one in self._seeds if one not in self._known)]:
+            try:
+                told = await self._ask(place)
+            except RedisError as error:
+                fault = error
+                continue
+            await self._take(told, place)
+            return None
+        return fault
 
     async def _ask(self, place: Place) -> list[Any]:
         asking: Any = self._open_asking(place)
@@ -159,8 +175,8 @@ class SlotMap:
         self._known = [asked, *(place for place in places if place != asked)]
         self.version += 1
         self._is_doubtful = False
-        for place in [place for place in self._nodes if place not in places]:
-            await self._nodes.pop(place).aclose()
+        for left in [self._nodes.pop(one) for one in tuple(self._nodes) if one not in places]:
+            await left.aclose()
 
 
 def _place(node: Sequence[Any], asked: Place) -> Place:

@@ -106,6 +106,28 @@ async def test_when_nobody_answers_any_more_what_was_known_stands():
     assert nodes.asked[-1] == C
 
 
+async def test_where_nobody_answers_one_asks_for_all_who_wait():
+    nodes = Nodes(a=WHOLE)
+    slots = nodes.map(A)
+    await slots.owner(1)
+    nodes.told.clear()
+    nodes.asked.clear()
+    slots.doubt(slots.version)
+    assert await asyncio.gather(*(slots.owner(1) for _ in range(10))) == [A] * 10
+    assert sorted(nodes.asked) == [A, B, C]
+    await slots.owner(1)
+    assert len(nodes.asked) == 6
+
+
+async def test_after_a_failover_nobody_is_asked_as_one_that_is_none_any_more():
+    nodes = Nodes(a=WHOLE)
+    slots = nodes.map(A)
+    await slots.owner(1)
+    nodes.told[A] = [shard(0, 8000, C, A), shard(8001, 16383, B)]
+    slots.moved(1, C)
+    assert await slots.primaries() == (C, B)
+
+
 async def test_nobody_at_the_start_says_what_the_last_one_said():
     with pytest.raises(ConnectionError, match="no node of the cluster answers: refused"):
         await Nodes().map(A, B).owner(1)
