@@ -565,6 +565,7 @@ async def test_openapi_documents_every_route_with_its_errors(ask: Caller):
         ("GET", "/v1/queues"),
         ("GET", "/v1/groups"),
         ("GET", "/v1/nodes"),
+        ("GET", "/v1/predictors"),
         ("GET", "/v1/autoscale"),
         ("GET", "/v1/autoscale/{target}"),
         ("GET", "/v1/gpu"),

@@ -33,3 +33,16 @@ def test_what_is_touched_together_lies_in_one_slot(together: tuple[str, ...]):
 def test_uses_lie_in_many_slots():
     whole = [value for name, value in vars(keys).items() if name.isupper() and name != "PREFIX"]
     assert len({key_slot(keys.tagged(key).encode()) for key in whole}) >= 15
+
+
+def test_keys_of_one_thing_each_have_its_name_behind_their_use():
+    named = (
+        keys.load_lock, keys.batch_taken, keys.job_cancelled, keys.job_result, keys.job_lost,
+        keys.job_unreadable,
+    )  # fmt: skip
+    made = [name_of("a:b") for name_of in named]
+    assert len(set(made)) == len(named)
+    for key in made:
+        assert key.startswith(keys.PREFIX)
+        assert key.endswith(":a:b")
+        assert keys.tagged(key).endswith("}:a:b")
