@@ -31,25 +31,30 @@ Resolve = Callable[[str, int], Sequence[str] | None]
 Look = Callable[[], Awaitable[tuple[str, ...] | None]]
 """The same of one host, for who must not wait for it."""
 
-_NOBODY = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+_NOBODY = frozenset(
+    getattr(socket, name, socket.EAI_NONAME)
+    for name in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY", "EAI_FAMILY")
+)
+"""There is no such name, or none of the family that was asked for."""
 
 
 def addresses(host: str, port: int) -> tuple[str, ...] | None:
     """By the system's own resolver, which reads hosts files and name servers.
 
-    Those of one family alone, since an instance may have one of each.
+    Those of one family alone, since an instance may have one of each: IPv6 counts where nobody
+    has an address of the other, and not where that could not be told just now.
     """
-    failed = False
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
         except socket.gaierror as error:
-            failed |= error.errno not in _NOBODY
-        except OSError:
-            failed = True
+            if error.errno not in _NOBODY:
+                return None
+        except (OSError, UnicodeError):  # the latter for what no name can be
+            return None
         else:
             return tuple(sorted({str(entry[4][0]) for entry in found}))[:MAX_ADDRESSES]
-    return None if failed else ()
+    return ()
 
 
 def addresses_in(file: Path, host: str, _port: int) -> tuple[str, ...] | None:

@@ -106,10 +106,10 @@ class TestInstances:
 
 
 class TestLookingUp:
-    def resolve(self, monkeypatch, **answers: list[str] | OSError):
+    def resolve(self, monkeypatch, **answers: list[str] | Exception):
         def getaddrinfo(_host, _port, family, _kind):
             answer = answers[family.name]
-            if isinstance(answer, OSError):
+            if isinstance(answer, Exception):
                 raise answer
             return [(family, None, 0, "", (one, 80)) for one in answer]
 
@@ -129,6 +129,17 @@ class TestLookingUp:
         assert self.resolve(monkeypatch, AF_INET=nobody, AF_INET6=away) is None
         assert self.resolve(monkeypatch, AF_INET=away, AF_INET6=nobody) is None
         assert self.resolve(monkeypatch, AF_INET=OSError("no network"), AF_INET6=nobody) is None
+
+    def test_a_family_that_could_not_be_told_is_not_replaced_by_the_other(self, monkeypatch):
+        """Else every instance would be new at another address, for one slow name server."""
+        away = socket.gaierror(socket.EAI_AGAIN, "try again")
+        assert self.resolve(monkeypatch, AF_INET=away, AF_INET6=["fd00::5"]) is None
+        other = socket.gaierror(socket.EAI_ADDRFAMILY, "no such family")
+        assert self.resolve(monkeypatch, AF_INET=other, AF_INET6=["fd00::5"]) == ("fd00::5",)
+
+    def test_what_can_be_no_name_is_told_as_nobody_could_tell(self, monkeypatch):
+        odd = UnicodeError("label empty or too long")
+        assert self.resolve(monkeypatch, AF_INET=odd) is None
 
     def test_a_development_setup_may_have_a_file_instead(self, tmp_path):
         file = tmp_path / "hosts"
