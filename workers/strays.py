@@ -17,6 +17,9 @@ STRAY_S = 30.0
 
 _AT_ONCE = 1000
 _MAX_SEEN = 10_000
+_VANISHED_S = 3600.0
+"""What was seen first so long ago and is no stray by now was not found again: it is gone."""
+
 _PREFIX = Job.redis_job_namespace_prefix
 _OPEN = frozenset(
     each.value.encode() for each in (JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.STARTED)
@@ -68,5 +71,8 @@ class Strays:
 
     def _first_seen_s(self, job_id: str, now_s: float) -> float:
         if job_id not in self._seen and len(self._seen) >= _MAX_SEEN:
-            return now_s
+            # Those that are left out have their turn when these are queued again.
+            self._seen = {one: s for one, s in self._seen.items() if now_s - s < _VANISHED_S}
+            if len(self._seen) >= _MAX_SEEN:
+                return now_s
         return self._seen.setdefault(job_id, now_s)

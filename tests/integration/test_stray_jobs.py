@@ -8,6 +8,7 @@ from rq import Queue
 from rq.job import JobStatus
 from rq.serializers import JSONSerializer
 
+from workers import strays as strays_module
 from workers.strays import STRAY_S, Strays
 
 pytestmark = pytest.mark.integration
@@ -34,6 +35,22 @@ def test_a_job_in_no_list_is_queued_again_and_only_then(redis_url: str, status: 
         assert queue.get_job_ids() == [waiting.id, stray.id]
         assert stray.get_status() is JobStatus.QUEUED
         assert strays.recover(queue, 1000.0) == ()
+
+
+def test_jobs_that_vanished_take_no_room_for_ever(redis_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(strays_module, "_MAX_SEEN", 1)
+    with redis.Redis.from_url(redis_url, protocol=2) as client:
+        queue = Queue("background", connection=client, serializer=JSONSerializer)
+        strays = Strays(client)
+        for job_id in ("vanishes", "stays"):
+            queue.enqueue("workers.jobs.run", job_id=job_id)
+            client.lrem(queue.key, 0, job_id)
+            assert strays.recover(queue, 100.0) == ()
+            if job_id == "vanishes":
+                client.delete("rq:job:vanishes")
+        assert strays.recover(queue, 200.0) == ()
+        assert strays.recover(queue, 4000.0) == ()
+        assert strays.recover(queue, 4000.0 + STRAY_S) == ("stays",)
 
 
 def test_a_job_that_moves_is_none(redis_url: str):
