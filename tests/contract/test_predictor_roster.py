@@ -65,3 +65,15 @@ async def test_a_record_that_cannot_be_read_is_passed_over(backend) -> None:
 
     assert [each.name for each in await roster.all()] == ["a"]
     assert roster.skipped > 0
+
+
+async def test_records_that_cannot_be_read_are_no_more_than_there_is_room_for(backend) -> None:
+    if backend.client is None:
+        return
+    roster, key = RedisPredictorRoster(backend.client), key_for(backend.client, PREDICTORS)
+    for number in range(MAX_PREDICTORS + 3):
+        await backend.client.hset(key, f"odd{number}", b"{")
+    await roster.beat(beat("a"))
+
+    assert await backend.client.hlen(key) == MAX_PREDICTORS
+    assert await roster.all() == (beat("a"),)
