@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+import aiohttp
 from fastapi import FastAPI
 
 from adapters.clock import ScaledClock
@@ -93,6 +94,11 @@ class RunningControl:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    async def got(self, path: str) -> tuple[int, Any]:
+        """Status and JSON of an answer, over HTTP."""
+        async with aiohttp.ClientSession() as session, session.get(self.url + path) as answer:
+            return answer.status, await answer.json()
 
     async def refresh(self) -> None:
         """As the next poll would."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import aiohttp
 import pytest
@@ -23,11 +22,6 @@ def control() -> Iterator[RunningControl]:
     control.stop()
 
 
-async def got(control: RunningControl, path: str) -> tuple[int, Any]:
-    async with aiohttp.ClientSession() as session, session.get(control.url + path) as answer:
-        return answer.status, await answer.json()
-
-
 def put(control: RunningControl, **changes) -> Scaling:
     scaling = Scaling(
         target="chat",
@@ -43,7 +37,7 @@ def put(control: RunningControl, **changes) -> Scaling:
 
 async def test_a_target_has_its_number_and_why(control: RunningControl):
     put(control)
-    status, body = await got(control, "/v1/autoscale/chat")
+    status, body = await control.got("/v1/autoscale/chat")
     assert status == 200
     assert (body["replicas"], body["reason"], body["stale"]) == (3, "forecast_need", False)
     assert body["evidence"] == {"in_flight": 2.0}
@@ -52,19 +46,19 @@ async def test_a_target_has_its_number_and_why(control: RunningControl):
 
 async def test_an_old_number_is_listed_as_such_and_given_to_no_scaler(control: RunningControl):
     put(control, target="old", at_s=control.lively.clock.now_s() - 61)
-    status, body = await got(control, "/v1/autoscale/old")
+    status, body = await control.got("/v1/autoscale/old")
     assert status == 503
     assert "said nothing for a minute" in body["error"]["message"]
-    _, listed = await got(control, "/v1/autoscale")
+    _, listed = await control.got("/v1/autoscale")
     assert {one["id"]: one["stale"] for one in listed["data"]}["old"] is True
 
 
 async def test_an_unknown_target_is_told_the_like_of_it(control: RunningControl):
     put(control)
-    status, body = await got(control, "/v1/autoscale/chatt")
+    status, body = await control.got("/v1/autoscale/chatt")
     assert status == 404
     assert "is chat meant?" in body["error"]["message"]
-    status, _ = await got(control, "/v1/autoscale/workers-nothing")
+    status, _ = await control.got("/v1/autoscale/workers-nothing")
     assert status == 404
 
 
@@ -72,11 +66,11 @@ async def test_worker_processes_follow_the_jobs_that_wait(control: RunningContro
     jobs = control.room.ports.jobs
     assert jobs is not None
     jobs.enqueue("background", "inference", {}, "scaled-0")
-    status, body = await got(control, "/v1/autoscale/workers-background")
+    status, body = await control.got("/v1/autoscale/workers-background")
     assert (status, body["replicas"]) == (200, 1)
     for number in range(1, 9):
         jobs.enqueue("background", "inference", {}, f"scaled-{number}")
-    _, body = await got(control, "/v1/autoscale/workers-background")
+    _, body = await control.got("/v1/autoscale/workers-background")
     assert body["replicas"] == 4
     assert body["evidence"] == {"waiting": 9, "running": 0}
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import aiohttp
 import pytest
 
 from contracts.predictors import PredictorBeat, Standing
@@ -19,11 +17,6 @@ def control() -> Iterator[RunningControl]:
     control = RunningControl(seeded=False).start()
     yield control
     control.stop()
-
-
-async def got(control: RunningControl, path: str) -> tuple[int, Any]:
-    async with aiohttp.ClientSession() as session, session.get(control.url + path) as answer:
-        return answer.status, await answer.json()
 
 
 def tell(control: RunningControl, name: str, standing: Standing) -> None:
@@ -45,12 +38,12 @@ async def test_the_owner_comes_first_and_readyz_names_it(control: RunningControl
     tell(control, "b", Standing.OWNER)
     control.do(control.refresh())
 
-    status, body = await got(control, "/v1/predictors")
+    status, body = await control.got("/v1/predictors")
     assert status == 200
     assert (body["owner"], body["standbys"], body["stale"]) == ("b", 1, False)
     assert [(one["name"], one["is_owner"]) for one in body["data"]] == [("b", True), ("a", False)]
     assert body["data"][0]["models"] == 3
-    _, ready = await got(control, "/readyz")
+    _, ready = await control.got("/readyz")
     check = next(one for one in ready["checks"] if one["name"] == "predictor")
     assert (check["owner"], check["standbys"]) == ("b", 1)
 
@@ -60,5 +53,5 @@ async def test_between_two_owners_there_is_none(control: RunningControl):
     tell(control, "a", Standing.STANDBY)
     control.do(control.refresh())
 
-    _, body = await got(control, "/v1/predictors")
+    _, body = await control.got("/v1/predictors")
     assert (body["owner"], body["standbys"]) == (None, 1)

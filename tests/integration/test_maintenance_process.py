@@ -19,8 +19,9 @@ from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.redis_insights import RedisInsightStore
 from adapters.rq_queue import RqJobQueue
-from contracts.events import AnyEvent, PriorityClass, RequestCompleted, RequestReceived
+from contracts.events import AnyEvent, RequestCompleted
 from contracts.ids import ModelId, RequestId
+from tests.arrivals import received
 from workers.queues import MAINTENANCE, QUEUES
 
 pytestmark = pytest.mark.integration
@@ -35,19 +36,7 @@ def traffic(now_s: float, hours: float) -> tuple[AnyEvent, ...]:
     for model, period_s in (("a", 240), ("b", 700)):
         for step in range(int(hours * 3600.0 / period_s)):
             name, at_s = f"{model}{step}", now_s - hours * 3600.0 + step * period_s
-            events.append(
-                RequestReceived(
-                    event_id=f"r{name}",
-                    at_s=at_s,
-                    source="test",
-                    request_id=RequestId(name),
-                    model=ModelId(model),
-                    operation="chat",
-                    priority=PriorityClass.REALTIME,
-                    client="",
-                    stream=False,
-                )
-            )
+            events.append(received(at_s, model, name))
             events.append(
                 RequestCompleted(
                     event_id=f"c{name}",
