@@ -71,7 +71,8 @@ class Warmer:
         """The same, with what is known of files."""
         if not self._caches:
             return world
-        return replace(world, warmth=dict(self._warmth), hosts=dict(self._hosts))
+        hosts = {node: memory for node, memory in self._hosts.items() if node in self._caches}
+        return replace(world, warmth=dict(self._warmth), hosts=hosts)
 
     def order(self, action: WarmFile) -> None:
         """Begin to read a model's files ahead; nothing happens while another is being read."""
@@ -93,7 +94,8 @@ class Warmer:
 
     async def look(self) -> None:
         """See once what is cached of every model whose files can be found."""
-        for node, cache in self._caches.items():
+        self._hosts = {node: one for node, one in self._hosts.items() if node in self._caches}
+        for node, cache in tuple(self._caches.items()):  # nodes come and go meanwhile
             memory = await cache.host()
             if memory is not None:
                 self._hosts[node] = memory

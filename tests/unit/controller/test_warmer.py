@@ -79,6 +79,28 @@ async def test_sizes_and_what_is_cached_are_seen_of_models_whose_files_are_there
     assert house.changes == 1
 
 
+async def test_a_node_may_leave_while_it_is_looked_at(house: House):
+    caches = {NODE: house.cache, OTHER: house.cache}
+    warmer = Warmer(
+        clock=house.clock,
+        caches=caches,
+        profiles=lambda: house.profiles,
+        world=lambda: house.world,
+        config=None,
+        changed=lambda: None,
+    )
+    await warmer.look()
+    assert set(warmer.seen(house.world).hosts) == {NODE, OTHER}
+
+    async def leaves() -> HostMemory:
+        caches.pop(OTHER, None)
+        return MEMORY
+
+    house.cache.host = leaves  # type: ignore[method-assign] # it stands for a slow look
+    await warmer.look()
+    assert set(warmer.seen(house.world).hosts) == {NODE}
+
+
 async def test_it_looks_again_and_forgets_what_is_gone(house: House):
     task = asyncio.create_task(house.warmer.run())
     await house.clock.advance(0.0)
