@@ -85,8 +85,8 @@ class Scoreboard:
         known = self.limits.get(node)
         if known is not None and 0.0 <= world.taken_at_s - known[0] < LIMIT_S:
             return self.limits
-        limit = _localai_limit(world, node, config)
-        return {**self.limits, node: (world.taken_at_s, limit)}
+        there = {name: one for name, one in self.limits.items() if name in world.nodes}
+        return {**there, node: (world.taken_at_s, _localai_limit(world, node, config))}
 
     def figures(self) -> Mapping[str, Mapping[str, float]]:
         """By policy, for the snapshot store; ``model_limit`` is what LocalAI would be told."""

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from contracts.ids import ModelId
+from contracts.ids import ModelId, NodeId
 from controller.scoreboard import LIMIT_S, LOCALAI, OURS, Scoreboard
-from tests.worlds import A, B, C, config, dispatched, model, world
+from tests.worlds import NODE, A, B, C, config, dispatched, model, world
 
 
 def three_models():
@@ -73,3 +73,10 @@ def test_the_limit_of_a_node_is_reckoned_again_after_a_while():
     assert soon.localai_limit == board.localai_limit
     later = replace(fits_one, taken_at_s=fits_two.taken_at_s + LIMIT_S)
     assert soon.dispatched(dispatched("t", A, 111.0), later, config()).localai_limit == 1
+
+
+def test_limits_are_kept_of_nodes_that_are_there_alone():
+    board = Scoreboard().dispatched(dispatched("r", A, 100.0), three_models(), config())
+    gone = replace(board, limits={**board.limits, NodeId("gone"): (0.0, 3)})
+    later = replace(three_models(), taken_at_s=three_models().taken_at_s + LIMIT_S)
+    assert set(gone.dispatched(dispatched("s", A, 111.0), later, config()).limits) == {NODE}
