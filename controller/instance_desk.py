@@ -102,10 +102,11 @@ class InstanceDesk:
             took_s = (self._clock.monotonic_s() - began_s) / self._clock.scale
             doors.note_look(None if found is None else took_s)
             self._tell_blind(found is None)
-            self._take(found)
+            if found is not None:
+                self._take(found)
             await self._clock.sleep(self._config.every_s * doors.jitter())
 
-    def _take(self, found: tuple[str, ...] | None) -> None:
+    def _take(self, found: tuple[str, ...]) -> None:
         world = self._world()
         now_s = self._clock.now_s()
         look = looked(
