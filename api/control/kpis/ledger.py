@@ -78,6 +78,7 @@ class KpiLedger:
                 self._observed(event)
             case NodeLeft():
                 self._totals.pop(event.node, None)
+                self.panels.forget(event.node)
             case _:
                 pass
 

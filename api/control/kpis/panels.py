@@ -142,6 +142,11 @@ class PanelBook:
                 cell.readings[name, node] = (total + value, count + 1)
         return self._take_power(node, reading, at_s)
 
+    def forget(self, node: NodeId) -> None:
+        """It has left, and takes nobody's place; what it told stays in the averages."""
+        self._nodes.discard(node)
+        self._powers.pop(node, None)
+
     def queued(self, queues: tuple[QueueStatus, ...], at_s: float) -> None:
         """How many wait now; called about once a second, whatever happens."""
         gap_s = 0.0 if self._sampled_s is None else at_s - self._sampled_s

@@ -71,3 +71,5 @@ class TestPanels:
         book.read(NODE, ProbeReading(at_s=0.0, load_average_15min=1.0), 0.0)
         assert book.read(NodeId("m"), reading(0.0, power_w=1.0), 0.0) is None
         assert self.value(book, "cpu.load_15min") == 1.0
+        book.forget(NODE)  # it has left, and another one comes
+        assert book.read(NodeId("m"), reading(0.0, power_w=1.0), 0.0) == 0.0
