@@ -19,6 +19,12 @@ _BOUND = 4.0
 """Errors are cut at this, in roots of counts: ADWIN's promise is for bounded ones."""
 
 
+def fresh_detector() -> Any:
+    """One that has seen nothing."""
+    # Any: River's detectors carry no types.
+    return _ADWIN(grace_period=_LEAST_OUTCOMES)
+
+
 class DriftWatch:
     """One detector for each row, made when there is something to look at.
 
@@ -29,7 +35,6 @@ class DriftWatch:
     """
 
     def __init__(self, rows: int) -> None:
-        # Any: River's detectors carry no types.
         self._detectors: list[Any | None] = [None] * rows
         self.drifts = 0
 
@@ -47,7 +52,7 @@ class DriftWatch:
             return False
         detector = self._detectors[row]
         if detector is None:
-            detector = self._detectors[row] = _ADWIN(grace_period=_LEAST_OUTCOMES)
+            detector = self._detectors[row] = fresh_detector()
         usual = detector.estimation
         detector.update(min(abs(error), _BOUND))
         changed = bool(detector.drift_detected) and detector.estimation > usual

@@ -29,6 +29,12 @@ _BEYOND_SEEN = 1.5
 _HOLT_WINTERS: Any = time_series.HoltWinters
 
 
+def fresh_season() -> Any:
+    """One that has learned nothing."""
+    # Any: River's estimators carry no types.
+    return _HOLT_WINTERS(alpha=_LEVEL, beta=_TREND, gamma=_SEASON, seasonality=SLOTS)
+
+
 class RiverSeason:
     """One Holt-Winters for each row, made when there is something to learn.
 
@@ -39,7 +45,6 @@ class RiverSeason:
     """
 
     def __init__(self, rows: int) -> None:
-        # Any: River's estimators carry no types.
         self._models: list[Any | None] = [None] * rows
         self._learned = np.zeros(rows, dtype=np.int64)
         self._gap = np.zeros(rows, dtype=np.int64)
@@ -109,9 +114,7 @@ class RiverSeason:
             self._gap[row] = 0
             self._largest[row] = max(self._largest[row], root)
         if model is None:
-            model = self._models[row] = _HOLT_WINTERS(
-                alpha=_LEVEL, beta=_TREND, gamma=_SEASON, seasonality=SLOTS
-            )
+            model = self._models[row] = fresh_season()
         model.learn_one(root)
         self._learned[row] += 1
         if self._learned[row] < SLOTS:
