@@ -1,7 +1,8 @@
 """The format of what is in Redis: looked at by every connection that writes, brought up once.
 
 A server that holds data of a newer release is left alone, whenever it comes: at a start, or when
-a process that runs meets another server at the address.
+a process that runs meets another server at the address. In a cluster the mark is on one node, and
+is looked at when a process starts alone.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def connect_blocking_settled(url: str, *, attempts: int = 0) -> redis.Redis:
 def settle_at_start(url: str) -> None:
     """Refuse newer data, bring older data up, mark what has no mark. One try, a second at most.
 
-    A server that is away is looked at again by the first connection to it.
+    A server that is away is looked at again by the first connection to it; a cluster is not.
 
     Raises
     ------
