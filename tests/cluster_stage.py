@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -36,8 +36,7 @@ from simulator.memory_ports import (
     MemorySnapshotStore,
 )
 from tests.emulator_server import RunningEmulator
-
-PATIENCE_REAL_S = 15.0
+from tests.waiting import until
 
 
 class Cluster:
@@ -121,7 +120,7 @@ class Cluster:
         self._server = GatewayServer(self.service.app, grace_real_s=1.0)
         await self.service.start()
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
-        await eventually(lambda: self._server.started)
+        await until(lambda: self._server.started)
         self.session = aiohttp.ClientSession(self.url)
         self._controlling: asyncio.Task[None] | None = None
         if self._has_controller:
@@ -149,7 +148,7 @@ class Cluster:
             )
             self._controlling = asyncio.create_task(loop.run())
             nodes = {node.node for node in self.nodes}
-            await eventually(
+            await until(
                 lambda: (
                     self.service.room._book.table is not None
                     and {name for name, node in self.table.nodes.items() if node.alive} == nodes
@@ -212,7 +211,7 @@ class Cluster:
             places = route.places or {route.node: route.residency}
             return all(places.get(NodeId(node)) is Residency.HOT for node in nodes)
 
-        await eventually(is_known)
+        await until(is_known)
 
     async def until_home(self, model: str, node: str) -> None:
         """Until the gateway was told that this node is the model's home."""
@@ -221,7 +220,7 @@ class Cluster:
             route = self.table.models.get(ModelId(model))
             return route is not None and route.node == node
 
-        await eventually(is_home)
+        await until(is_home)
 
 
 def _host(url: str) -> str:
@@ -246,15 +245,6 @@ class Answer:
 def model(name: str, **details: Any) -> dict[str, Any]:
     """One model of an emulator: small, loaded in 4 s, quick to answer."""
     return {"name": name, "load_s": 4, "footprint_mb": 100, "ttft_s": 0.1, **details}
-
-
-async def eventually(
-    condition: Callable[[], object], limit_real_s: float = PATIENCE_REAL_S
-) -> None:
-    """Let the loop run until the condition holds."""
-    async with asyncio.timeout(limit_real_s):
-        while not condition():  # noqa: ASYNC110 - asks about many things, not about one event
-            await asyncio.sleep(0.005)
 
 
 async def together(calls: Sequence[Awaitable[Answer]]) -> list[Answer]:

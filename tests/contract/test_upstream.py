@@ -17,6 +17,7 @@ from adapters.upstream_aiohttp import AiohttpUpstream
 from adapters.upstream_httptools import HttptoolsUpstream
 from contracts.errors import Invalid
 from contracts.upstream import Broken, OutgoingRequest, Unanswered, Unreachable, Upstream
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -155,19 +156,13 @@ async def upstream(peer, kind) -> AsyncIterator[Upstream]:
     made = _made(kind, peer.base)
     yield made
     await made.close()
-    await eventually(lambda: peer.gone == peer.connections)
+    await until(lambda: peer.gone == peer.connections)
 
 
 def _made(kind: str, url: str) -> Upstream:
     if kind == "httptools":
         return HttptoolsUpstream(url, connect_timeout_s=2.0)
     return AiohttpUpstream(url, connect_timeout_s=2.0)
-
-
-async def eventually(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - asks about the peer, which has no event for it
-            await asyncio.sleep(0.002)
 
 
 def get(method: str = "GET", *, headers: tuple[tuple[bytes, bytes], ...] = ()) -> OutgoingRequest:
@@ -291,7 +286,7 @@ async def test_a_large_body_waits_for_its_reader(upstream, peer):
 
     peer.script = slow
     sending = asyncio.ensure_future(upstream.send(post(source())))
-    await eventually(lambda: peer.heads)
+    await until(lambda: peer.heads)
     before = -1
     while before != len(given):
         before = len(given)
@@ -301,7 +296,7 @@ async def test_a_large_body_waits_for_its_reader(upstream, peer):
     with pytest.raises(asyncio.CancelledError):
         await sending
     may_read.set()
-    await eventually(lambda: peer.gone == 1)
+    await until(lambda: peer.gone == 1)
 
 
 async def test_a_large_body_arrives_whole(upstream, peer):
@@ -490,7 +485,7 @@ async def test_what_a_sink_raises_is_raised(upstream, peer):
     with pytest.raises(SinkError):
         await response.pour(sink)
     response.close()
-    await eventually(lambda: peer.gone == peer.connections)
+    await until(lambda: peer.gone == peer.connections)
 
 
 async def test_a_stream_that_breaks_while_it_is_poured(upstream, peer):
@@ -640,7 +635,7 @@ async def test_a_body_whose_source_fails(upstream, peer):
     peer.script = script
     with pytest.raises(Broken):
         await upstream.send(post(source()))
-    await eventually(lambda: peer.gone == peer.connections)
+    await until(lambda: peer.gone == peer.connections)
 
 
 async def test_a_cancelled_call_ends_the_work_behind(upstream, peer):
@@ -650,11 +645,11 @@ async def test_a_cancelled_call_ends_the_work_behind(upstream, peer):
 
     peer.script = script
     sending = asyncio.ensure_future(upstream.send(post(b"{}")))
-    await eventually(lambda: peer.bodies)
+    await until(lambda: peer.bodies)
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
-    await eventually(lambda: peer.gone == 1)
+    await until(lambda: peer.gone == 1)
 
 
 async def test_letting_go_of_an_answer_ends_the_work_behind(upstream, peer):
@@ -667,7 +662,7 @@ async def test_letting_go_of_an_answer_ends_the_work_behind(upstream, peer):
     response = await upstream.send(get())
     assert await response.read() == b"x"
     response.close()
-    await eventually(lambda: peer.gone == 1)
+    await until(lambda: peer.gone == 1)
 
 
 async def test_letting_go_before_reading_what_has_come(upstream, peer):
@@ -741,7 +736,7 @@ async def test_kept_connections_that_were_closed_meanwhile(upstream, peer):
     for _ in range(3):
         # Its end is there before the next request, though no header announced it.
         assert await whole(await upstream.send(post(b"{}"))) == b"ok"
-        await eventually(lambda: peer.gone == peer.connections)
+        await until(lambda: peer.gone == peer.connections)
         await asyncio.sleep(0.01)
     assert peer.bodies == [b"{}"] * 3
 
@@ -825,4 +820,4 @@ async def test_closing_ends_what_runs(peer, kind):
     with pytest.raises(Broken):
         await response.read()
     response.close()
-    await eventually(lambda: peer.gone == peer.connections)
+    await until(lambda: peer.gone == peer.connections)

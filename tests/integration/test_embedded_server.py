@@ -24,6 +24,7 @@ from adapters.server_binary import find_binary
 from adapters.server_folder import RunningServer, ServerFolder
 from adapters.server_process import answering_run_id
 from contracts.errors import Invalid, Permanent
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -88,12 +89,6 @@ async def client_of(url: str) -> AsyncIterator[redis.asyncio.Redis]:
         yield client
     finally:
         await client.aclose()
-
-
-async def until(condition: Callable[[], bool], limit_s: float = 8.0) -> None:
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110 - what is waited for is another process
-            await asyncio.sleep(0.02)
 
 
 async def until_restarted(server: EmbeddedServer, old_pid: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from contracts.routing import RoutingTable
 from contracts.world import Mode
 from tests.redis_cluster import ClusterServer, PrivateCluster, private_cluster
 from tests.tls_fronts import Fronts, make_authority
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -59,12 +60,6 @@ def profile(name: str) -> MeasuredProfile:
 
 def table(token: int) -> RoutingTable:
     return RoutingTable(token=token, made_at_s=1.0, mode=Mode.ACTIVE)
-
-
-async def until(is_so: Callable[[], bool], within_s: float = 20.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not is_so():  # noqa: ASYNC110 - of other processes
-            await asyncio.sleep(0.005)
 
 
 async def numbers_in(log: RedisEventLog) -> list[str]:

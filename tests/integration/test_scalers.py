@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from contracts.config import NodeConfig
 from contracts.errors import Invalid, Permanent, Transient
 from contracts.ids import NodeId
 from contracts.scaling import Replicas
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -354,12 +354,6 @@ async def distributed() -> AsyncIterator[tuple[Distributed, LocalAIReplicas]]:
     yield server, scaler
     await scaler.close()
     await runner.cleanup()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10.0):
-        while not condition():  # noqa: ASYNC110 - asks about another task's doing
-            await asyncio.sleep(0.005)
 
 
 async def test_replicas_of_a_model_are_told_by_rows_and_set_by_schedule(distributed):

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
@@ -20,6 +20,7 @@ from adapters.redis_client import connect
 from cli.ports import free_port
 from cli.stack import Stack
 from contracts.errors import Invalid
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -43,12 +44,6 @@ def models(folder: Path) -> Path:
 def is_gone(pid: int | None) -> bool:
     assert pid is not None
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
-async def until(condition: Callable[[], bool], limit_s: float = 15.0) -> None:
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110 - what is waited for is another process
-            await asyncio.sleep(0.02)
 
 
 async def listed(url: str) -> list[str]:

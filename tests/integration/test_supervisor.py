@@ -22,6 +22,7 @@ from cli.output import RotatedFile
 from cli.ports import free_port
 from cli.supervisor import Backoff, ServiceSpec, Supervisor
 from contracts.errors import Invalid, Transient
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -57,12 +58,6 @@ def server(name: str) -> ServiceSpec:
 
 def is_gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
-async def until(condition: Callable[[], bool], limit_s: float = 8.0) -> None:
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110 - what is waited for is another process
-            await asyncio.sleep(0.02)
 
 
 async def test_inside_the_block_all_are_ready_and_after_it_all_are_gone():

@@ -34,9 +34,9 @@ from simulator.memory_ports import (
     MemorySnapshotStore,
     VirtualClock,
 )
+from tests.waiting import until
 
 NODE = NodeId("localai")
-PATIENCE_S = 10.0
 
 
 @dataclass
@@ -216,7 +216,7 @@ class Gateway:
         listening = bind(replace(config, host="127.0.0.1", port=0))
         self.port = listening.getsockname()[1]
         self._served = asyncio.create_task(self._uvicorn.serve(sockets=[listening]))
-        await eventually(lambda: self._uvicorn.started)
+        await until(lambda: self._uvicorn.started)
 
     def node_config(self) -> NodeConfig:
         given = self.config.nodes[0] if self.config.nodes else NodeConfig(node=NODE, url="")
@@ -237,7 +237,7 @@ class Gateway:
         hot = {route.model for route in table.models.values() if route.residency is Residency.HOT}
         self.server.resident.update(hot)
         await self.to_gateways.send(table)
-        await eventually(lambda: self.service.room._book.table is table)
+        await until(lambda: self.service.room._book.table is table)
 
     async def sent(self) -> tuple[ToController, ...]:
         """All that the controller was sent so far."""
@@ -289,13 +289,6 @@ def route(model: str, residency: Residency, **details: object) -> ModelRoute:
     return replace(plain, **details)  # type: ignore[arg-type] # tests name what they set
 
 
-async def eventually(condition: Callable[[], object], limit_s: float = PATIENCE_S) -> None:
-    """Let the loop run until the condition holds; for what real sockets decide the time of."""
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110 - asks about many things, not about one event
-            await asyncio.sleep(0.002)
-
-
 @dataclass
 class Kit:
     """What tests take from here, since they cannot import it."""
@@ -307,7 +300,7 @@ class Kit:
     chunk = staticmethod(chunk)
     table = staticmethod(table)
     route = staticmethod(route)
-    eventually = staticmethod(eventually)
+    eventually = staticmethod(until)
     event_stream_head = EVENT_STREAM_HEAD
     hot = Residency.HOT
     cold = Residency.COLD

@@ -9,8 +9,9 @@ import pytest
 
 from contracts.ids import ModelId, NodeId
 from contracts.instances import instance_id
-from tests.cluster_stage import Answer, Cluster, eventually, model
+from tests.cluster_stage import Answer, Cluster, model
 from tests.emulator_server import RunningEmulator
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -56,7 +57,7 @@ async def until_there(cluster: Cluster, *addresses: str) -> None:
             == {instance_id(one) for one in addresses}
         )
 
-    await eventually(are_there)
+    await until(are_there)
 
 
 def asked(emulated: RunningEmulator) -> int:
@@ -80,7 +81,7 @@ async def test_one_more_takes_its_share_and_gets_nothing_once_it_is_missing():
                 long = asyncio.create_task(cluster.chat("c", max_tokens=200))
                 await three.wait_for("request_started", count=2, model="c")
                 cluster.addresses = (ONE, TWO)
-                await eventually(lambda: not cluster.table.nodes[instance_id(THREE)].alive)
+                await until(lambda: not cluster.table.nodes[instance_id(THREE)].alive)
                 before = asked(three)
                 answers = await asyncio.gather(*(cluster.chat(name) for name in "abc"))
                 assert [one.status for one in answers] == [200] * 3
@@ -109,7 +110,7 @@ async def test_a_stopped_one_that_comes_back_keeps_its_name_and_its_models_are_a
             with emulator(TWO, port, model("b"), model("c")):
                 cluster.addresses = (ONE, TWO)
                 await until_there(cluster, ONE, TWO)
-                await eventually(lambda: ModelId("c") in cluster.table.models)
+                await until(lambda: ModelId("c") in cluster.table.models)
                 answers = [await cluster.chat(name) for name in "bc"]
                 assert [(a.status, a.backend) for a in answers] == [(200, instance_id(TWO))] * 2
 

@@ -12,8 +12,9 @@ import pytest
 from contracts.config import BalancingConfig
 from contracts.events import ModelLoadStarted, RequestFailed
 from contracts.ids import ModelId
-from tests.cluster_stage import Cluster, eventually, model, together
+from tests.cluster_stage import Cluster, model, together
 from tests.emulator_server import RunningEmulator
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -160,9 +161,7 @@ async def test_a_home_drains_while_its_copy_serves_on():
                 )
                 for n in range(2)
             ]
-            await eventually(
-                lambda: cluster.service._dispatcher.ledger.by_node == {"one": 1, "two": 1}
-            )
+            await until(lambda: cluster.service._dispatcher.ledger.by_node == {"one": 1, "two": 1})
             big_one = asyncio.ensure_future(cluster.chat("big"))
             done = await together([*long, big_one])
             assert [answer.status for answer in done] == [200, 200, 200]
@@ -192,7 +191,7 @@ async def test_weights_share_requests_out(with_controller):
             if with_controller:
                 await cluster.until_resident("a", "one", "two", "three")
             else:
-                await eventually(lambda: len(cluster.service._roll_call.copies(ModelId("a"))) == 3)
+                await until(lambda: len(cluster.service._roll_call.copies(ModelId("a"))) == 3)
             backends = [(await cluster.chat("a")).backend for _ in range(8)]
             assert (backends.count("one"), backends.count("two")) == (6, 2)
 

@@ -8,8 +8,9 @@ import urllib.request
 import pytest
 
 from contracts.ids import ModelId, NodeId
-from tests.cluster_stage import Cluster, eventually, model
+from tests.cluster_stage import Cluster, model
 from tests.emulator_server import RunningEmulator
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -69,7 +70,7 @@ async def test_a_stopped_model_that_keeps_its_memory_frees_none():
             assert ("unloaded", "a") in story(one)
             assert ("load_started", "b") not in story(one), "nothing is sent there blindly"
             clear_faults(one)
-            await eventually(lambda: cluster.table.nodes[NodeId("one")].free_bytes == 800 * 1024**2)
+            await until(lambda: cluster.table.nodes[NodeId("one")].free_bytes == 800 * 1024**2)
             assert (await cluster.chat("b")).status == 200
 
 
@@ -103,6 +104,6 @@ async def test_a_model_without_a_size_evicts_nobody_and_is_measured():
             assert cluster.table.models[ModelId("tiny")].footprint_bytes is None
             assert (await cluster.chat("tiny")).status == 200
             assert ("unloaded", "chat") not in story(one)
-            await eventually(
+            await until(
                 lambda: cluster.table.models[ModelId("tiny")].footprint_bytes == 90 * 1024**2
             )

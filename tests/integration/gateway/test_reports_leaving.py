@@ -19,6 +19,7 @@ from contracts.events import (
 )
 from contracts.ids import ModelId
 from tests.house import RunningHouse
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -42,12 +43,6 @@ def house(**settings: Any) -> RunningHouse:
 
 def ends(stage: RunningHouse) -> list[Any]:
     return stage.told(RequestCancelled, RequestCompleted, RequestFailed)
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10.0):
-        while not condition():  # noqa: ASYNC110 - asks another thread, not an event
-            await asyncio.sleep(0.005)
 
 
 async def leave(asked: asyncio.Task[Any]) -> None:

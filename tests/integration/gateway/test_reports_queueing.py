@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import aiohttp
@@ -14,6 +14,7 @@ from contracts.events import PriorityClass, RequestCancelled, RequestReceived
 from contracts.ids import ModelId
 from contracts.messages import LoadRequested
 from tests.house import Answer, RunningHouse
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -61,13 +62,6 @@ def in_house(house: RunningHouse, work: Any) -> Any:
 
 async def at_once(*asked: Coroutine[Any, Any, Answer]) -> list[Answer]:
     return list(await asyncio.gather(*asked))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let the threads run until it holds."""
-    async with asyncio.timeout(10.0):
-        while not condition():  # noqa: ASYNC110 - asks another thread, not an event
-            await asyncio.sleep(0.005)
 
 
 def statuses(answers: list[Answer]) -> list[int]:

@@ -13,8 +13,9 @@ from contracts.config import TimeoutConfig
 from contracts.events import RequestCompleted, RequestDispatched, RequestFailed
 from contracts.ids import ModelId, NodeId
 from contracts.messages import LoadRequested
-from tests.cluster_stage import Cluster, eventually, model, together
+from tests.cluster_stage import Cluster, model, together
 from tests.emulator_server import RunningEmulator
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -88,11 +89,11 @@ async def test_a_copy_on_a_cpu_is_what_is_left():
             assert [(await cluster.chat("a")).backend for _ in range(5)] == ["one"] * 5
             # pressure: the one slot of the GPU's copy is taken
             busy = [asyncio.ensure_future(cluster.chat("a", max_tokens=100)) for _ in range(2)]
-            await eventually(lambda: sum(cluster.service._dispatcher.ledger.by_node.values()) == 2)
+            await until(lambda: sum(cluster.service._dispatcher.ledger.by_node.values()) == 2)
             assert {each.backend for each in await together(busy)} == {"one", "two"}
             # an outage
             one.arm({"kind": "refuse_connections", "for_s": 100})
-            await eventually(lambda: cluster.table.nodes[NodeId("one")].alive is False)
+            await until(lambda: cluster.table.nodes[NodeId("one")].alive is False)
             answer = await cluster.chat("a")
             assert (answer.status, answer.backend) == (200, "two")
             async with cluster.session.get("/headstart/metrics") as metrics:
@@ -123,10 +124,10 @@ async def test_a_model_that_wedges_after_a_stop_button_is_served_elsewhere():
             first = await cluster.chat("a")
             wedged, other = (one, "two") if first.backend == "one" else (two, "one")
             stopping = asyncio.ensure_future(cluster.chat("a", stream=True, max_tokens=500))
-            await eventually(cluster.service.in_flight)
+            await until(cluster.service.in_flight)
             stopping.cancel()
             await asyncio.wait({stopping})
-            await eventually(lambda: not cluster.service.in_flight())
+            await until(lambda: not cluster.service.in_flight())
             wedged.arm({"kind": "answer_slow", "model": "a", "extra_s": 100_000})
             next_one = await cluster.chat("a")
             assert (next_one.status, next_one.took_s < 8.0) == (504, True)
