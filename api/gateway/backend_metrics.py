@@ -94,7 +94,7 @@ class BackendMetrics(Collector):
         )
         counts = {
             (node, scope, phase): 0
-            for node in self._dispatcher.nodes
+            for node in tuple(self._dispatcher.nodes)  # they come and go while a scrape reads
             for scope in ("backend", "model")
             for phase in (Phase.OPEN, Phase.HALF_OPEN)
         }
@@ -118,6 +118,6 @@ class BackendMetrics(Collector):
 
 def _counts(name: str, text: str, label: str, counts: dict[str, int] | dict[NodeId, int]) -> Metric:
     family = CounterMetricFamily(name, text, labels=(label,))
-    for value, count in counts.items():
+    for value, count in tuple(counts.items()):
         family.add_metric((value,), count)
     return family

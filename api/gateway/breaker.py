@@ -226,7 +226,8 @@ class Breakers:
 
     def phases(self, now_s: float) -> Mapping[CircuitKey, Phase]:
         """Every circuit that is open or half-open."""
-        found = {key: phase(circuit, now_s) for key, circuit in self._circuits.items()}
+        circuits = tuple(self._circuits.items())  # asked by a scrape, in a thread
+        found = {key: phase(circuit, now_s) for key, circuit in circuits}
         return {key: state for key, state in found.items() if state is not Phase.CLOSED}
 
     def _weight(self, trial: Trial, verdict: Verdict, now_s: float) -> int:
