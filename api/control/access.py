@@ -88,7 +88,9 @@ class Door:
 
 
 def _whence(request: Request) -> tuple[str, str | None]:
-    return request.client.host if request.client else "", request.headers.get("x-forwarded-for")
+    # Some proxies add a line of their own: the last one's word counts, not the caller's.
+    told = ",".join(request.headers.getlist("x-forwarded-for"))
+    return request.client.host if request.client else "", told or None
 
 
 def _too_many_guesses(wait_s: float) -> ApiError:

@@ -137,6 +137,19 @@ def test_who_guesses_keys_waits_and_the_right_one_is_not_looked_at_either():
     assert door.forgotten_guessers == 0
 
 
+def test_a_proxy_that_adds_a_line_of_its_own_is_heard_and_not_what_the_caller_says():
+    door = Door(KEYED, VirtualClock(0.0))
+    refused = []
+    for number in range(FREE_GUESSES + 1):
+        asked = request(("10.0.0.1", 1), authorization=f"Bearer wrong-{number}")
+        asked.scope["headers"] += [
+            (b"x-forwarded-for", f"203.0.113.{number}".encode()),
+            (b"x-forwarded-for", b"198.51.100.7"),
+        ]
+        refused.append(status_of(lambda one, _config: door.check_write(one), asked, KEYED))
+    assert refused == [401] * FREE_GUESSES + [429]
+
+
 def test_who_shows_no_key_guesses_none():
     door = Door(KEYED, VirtualClock(0.0))
     assert {answer(door, request()) for _ in range(FREE_GUESSES * 3)} == {401}
