@@ -72,22 +72,24 @@ def connect_blocking_settled(url: str, *, attempts: int = 0) -> redis.Redis:
     return connect_blocking(url, attempts=attempts, greet=greet)
 
 
-def settle_at_start(url: str) -> None:
+def settle_at_start(*urls: str) -> None:
     """Refuse newer data, bring older data up, mark what has no mark. One try, a second at most.
 
-    A server that is away is looked at again by the first connection to it; a cluster is not.
+    Each server once. One that is away is looked at again by the first connection to it; a cluster
+    is not.
 
     Raises
     ------
     Invalid
         The data is of a newer release; with what to do.
     """
-    try:
-        settle(url)
-    except WrongFormat as error:
-        raise Invalid(str(error)) from error
-    except (RedisError, OSError) as error:
-        _log.debug("data_format_not_seen", error=f"{type(error).__name__}: {error}"[:200])
+    for url in dict.fromkeys(urls):
+        try:
+            settle(url)
+        except WrongFormat as error:
+            raise Invalid(str(error)) from error
+        except (RedisError, OSError) as error:
+            _log.debug("data_format_not_seen", error=f"{type(error).__name__}: {error}"[:200])
 
 
 def settle(

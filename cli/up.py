@@ -82,7 +82,7 @@ async def _serve(
     require_free(wanted_ports(names, settings))
     settle_folder(settings.data_dir)
     async with provided_server(settings.redis_url, settings.data_dir) as redis_url:
-        await asyncio.to_thread(settle_at_start, redis_url)
+        await asyncio.to_thread(settle_at_start, redis_url, settings.jobs_url or redis_url)
         told = {
             **environ,
             "HEADSTART_DATA_DIR": str(settings.data_dir),

@@ -74,9 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         clock = ScaledClock.from_environment(os.environ)
         chores = chores_of(settings.workers_config())
         redis_url = _redis_url(settings)
-        settle_at_start(redis_url)
-        settle_folder(settings.data_dir)
         jobs_url = settings.jobs_url or redis_url
+        settle_at_start(redis_url, jobs_url)
+        settle_folder(settings.data_dir)
         client = connect_blocking_settled(jobs_url, attempts=_OUTAGE_ATTEMPTS)
     except Invalid as error:
         sys.stderr.write(f"workers: {error}\n")

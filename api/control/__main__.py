@@ -154,7 +154,7 @@ def main() -> int:
         settings = load_settings(os.environ)
         configure_logging("control", json=settings.log_json, level=settings.log_level)
         redis_url = _redis_url(settings)
-        settle_at_start(redis_url)
+        settle_at_start(redis_url, settings.jobs_url or redis_url)
         settle_folder(settings.data_dir)
         asyncio.run(serve(settings, redis_url))
     except Invalid as error:

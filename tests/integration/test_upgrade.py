@@ -236,6 +236,24 @@ def test_newer_data_keeps_every_process_from_starting(
     assert not (folder / "data").exists()
 
 
+@pytest.mark.parametrize("name", ["control", "workers"])
+def test_newer_data_of_jobs_keeps_those_that_use_it_from_starting(
+    name: str,
+    environ: dict[str, str],
+    newer: Callable[[], object],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    before = newer()
+    monkeypatch.setenv("HEADSTART_REDIS_JOBS_URL", environ["HEADSTART_REDIS_URL"])
+    monkeypatch.setenv("HEADSTART_REDIS_URL", f"unix://{folder}/nobody.sock")
+    assert STARTS[name]() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Redis has data of format 99" in line
+    assert newer() == before
+
+
 @pytest.mark.parametrize("name", ["control", "predictor", "workers"])
 def test_a_newer_folder_keeps_those_that_use_it_from_starting(
     name: str, environ: dict[str, str], folder: Path, capsys: pytest.CaptureFixture[str]
