@@ -78,7 +78,7 @@ class InstanceDesk:
         now_s = self._clock.now_s()
         instances = dict(world.instances) or {
             node: Instance(node=node, address=address, joined_at_s=now_s)
-            for node, address in self._doors.found_at_start.items()
+            for node, address in sorted(self._doors.found_at_start.items())[: self._config.most]
         }
         opened = set(self._doors.opened)
         for node in opened - instances.keys():

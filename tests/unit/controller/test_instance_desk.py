@@ -107,6 +107,15 @@ async def test_the_first_term_begins_with_those_that_were_found_at_the_start():
         assert site.doors.took_s == [0.0]
 
 
+async def test_the_first_term_has_no_more_than_may_be():
+    async with Site(Doors(A, B, C), most=2).running() as site:
+        assert set(site.world.nodes) == set(site.world.instances) == the(A, B)
+        assert site.doors is not None
+        assert set(site.doors.opened) == the(A, B)
+        assert site.log == [f"-{instance_id(C)}"]
+        assert site.said == [("instances", "too_many_instances")]
+
+
 async def test_who_comes_and_goes_has_its_door_opened_and_closed():
     doors = Doors(A)
     async with Site(doors, grace_s=20.0).running() as site:
