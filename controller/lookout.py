@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -27,7 +28,18 @@ def posts(
     stamp: Callable[[], Stamp],
     listed: Callable[[Catalogue], None],
 ) -> Posts:
-    """An observer for each node; what they see goes through ``lookout``."""
+    """An observer for each node; what they see goes through ``lookout``.
+
+    A look that is under way when its node leaves is not told: it would bring the node back.
+    """
+
+    def emit(event: AnyEvent, node: NodeId) -> None:
+        if node in ports.servers:
+            lookout.emit(event)
+
+    def found(catalogue: Catalogue) -> None:
+        if catalogue.node in ports.servers:
+            listed(catalogue)
 
     def observer(node: NodeId) -> Observer:
         return Observer(
@@ -36,8 +48,8 @@ def posts(
             clock=ports.clock,
             poll_s=poll_s,
             stamp=stamp,
-            emit=lookout.emit,
-            listed=listed,
+            emit=partial(emit, node=node),
+            listed=found,
             declared=ports.declared,
             sight=ports.sights.get(node),
         )

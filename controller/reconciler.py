@@ -264,7 +264,8 @@ class Reconciler:
         try:
             await self._servers[node].report()
         except HeadstartError as error:
-            self._emit(NodeLost(**self._stamp(), node=node, error=str(error)))
+            if node in self._servers:  # else it has left meanwhile, and would come back by this
+                self._emit(NodeLost(**self._stamp(), node=node, error=str(error)))
 
     async def _unload(self, action: UnloadModel) -> bool:
         started_s = self._clock.monotonic_s()

@@ -19,9 +19,11 @@ from contracts.ports import NodeReport
 from contracts.world import NodeStatus, WorldSnapshot
 from controller.fold import fold
 from controller.instance_desk import InstanceDesk
+from controller.lookout import Lookout
+from controller.lookout import posts as posts_of
 from controller.membership import with_instances
 from controller.observer import Observer
-from controller.ports import Ports
+from controller.ports import Ports, nothing_declared
 from controller.posts import Posts
 from controller.stamps import Stamps
 from simulator.clock import VirtualClock
@@ -223,6 +225,41 @@ class TestPosts:
             await posts.look(NodeId("a"))
             await posts.look(NodeId("b"))
             assert looks == ["a", "b", "b", "b", "b"]
+
+
+@pytest.mark.parametrize("error", [None, Transient("its connection was closed")])
+async def test_a_look_that_outlives_its_node_does_not_bring_it_back(error: Transient | None):
+    clock, node, gate = VirtualClock(0.0), NodeId("n"), asyncio.Event()
+
+    class Slow(MemoryModelServer):
+        async def report(self) -> NodeReport:
+            await gate.wait()
+            if error is not None:
+                raise error
+            return await super().report()
+
+    said: list[object] = []
+    ports = SimpleNamespace(
+        servers=Servers({node: Slow(clock, {})}), clock=clock, sights={}, declared=nothing_declared
+    )
+    lookout = Lookout(
+        world=lambda: WorldSnapshot(taken_at_s=0.0),
+        emit=said.append,
+        stamp=Stamps("c1", 1, clock),
+        decided=lambda _made: None,
+    )
+    posts = posts_of(
+        cast(Ports, ports), lookout, poll_s=5.0, stamp=Stamps("c1", 1, clock), listed=said.append
+    )
+    first, second = asyncio.create_task(posts.run()), asyncio.create_task(posts.look(node))
+    await clock.advance(0.0)
+    posts.close(node)
+    del ports.servers[node]
+    gate.set()
+    await second
+    first.cancel()
+    await asyncio.wait({first})
+    assert said == []
 
 
 async def test_a_node_that_has_left_answers_every_call_with_that():

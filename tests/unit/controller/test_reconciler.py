@@ -21,9 +21,10 @@ from contracts.events import (
     PriorityClass,
     UnloadCause,
 )
-from contracts.ids import GatewayId, ModelId
+from contracts.ids import GatewayId, ModelId, NodeId
 from contracts.messages import GatewayBeat
 from contracts.plan import LoadModel, Plan, SetLimits, UnloadModel
+from contracts.ports import ModelServer, NodeReport
 from contracts.reasons import Reason
 from contracts.world import Mode, ModelStatus, Residency, WorldSnapshot
 from controller.reconciler import Reconciler
@@ -45,6 +46,7 @@ class Site:
         self.clock = VirtualClock(1000.0)
         self.server = MemoryModelServer(self.clock, {A: 5.0, B: 5.0, C: 5.0})
         self.server.resident = {B, C}
+        self.servers: dict[NodeId, ModelServer] = {NODE: self.server}
         self.events: list[AnyEvent] = []
         self.tables: list[dict[ModelId, str]] = []
         self.start_s = 0.0
@@ -54,7 +56,7 @@ class Site:
         self._numbers = itertools.count(1)
         self.reconciler = Reconciler(
             clock=self.clock,
-            servers={NODE: self.server},
+            servers=self.servers,
             config=ControllerConfig(drain_timeout_s=DRAIN_S, load_timeout_s=LOAD_LIMIT_S),
             stamp=self.stamp,
             emit=self.events.append,
@@ -210,6 +212,19 @@ class TestLostNode:
         await site.clock.advance(5.0)
         names = [type(event).__name__ for event in site.events]
         assert names == ["ModelLoadStarted", "NodeLost", "ModelLoadFailed"]
+
+    async def test_one_that_leaves_while_it_is_asked_is_not_told_as_lost(self, site):
+        async def leaves() -> NodeReport:
+            site.servers.clear()
+            raise Transient("the session is closed")
+
+        site.order(load(A))
+        await site.clock.advance(1.0)
+        site.server.report = leaves
+        site.server.fault = Transient("connection refused")
+        await site.clock.advance(5.0)
+        names = [type(event).__name__ for event in site.events]
+        assert names == ["ModelLoadStarted", "ModelLoadFailed"]
 
     async def test_who_leads_no_more_looks_at_nobody(self, site):
         site.order(load(A))
