@@ -21,6 +21,7 @@ from api.gateway.metrics import GatewayMetrics
 from contracts.config import ControlConfig
 from contracts.events import ModelUnloaded, PriorityClass, UnloadCause
 from contracts.ids import ModelId, NodeId
+from contracts.instances import Instance
 from contracts.memory import PlaceId, PlaceKind, PlaceStatus
 from contracts.predictors import PredictorBeat, Standing
 from contracts.reasons import Reason
@@ -129,7 +130,8 @@ async def _control_reading() -> Reading:
         load_latency_s=9.0,
         levels={Reason.LOADS_SLOW: 1.2},
     )
-    lively.world = replace(lively.world, nodes={NODE: node})
+    instance = Instance(node=NODE, address="10.0.0.5", joined_at_s=now_s - 60.0)
+    lively.world = replace(lively.world, nodes={NODE: node}, instances={NODE: instance})
     await lively.snapshots.put_world(lively.world)
     unload = ModelUnloaded(
         event_id="gone", at_s=now_s, source="c", model=MODEL, node=NODE, cause=UnloadCause.EVICTED
