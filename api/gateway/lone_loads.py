@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 import structlog
 
@@ -115,9 +116,10 @@ class LoneLoads:
         try:
             async with self._next_turn(model):
                 node = self._home(model, node)
+                is_adopted = partial(self._is_adopted, model, node)
                 async with (
                     self._locked(model, model) as has_model,
-                    self._locked(model, node_lock(node), until=self._is_adopted) as has_node,
+                    self._locked(model, node_lock(node), until=is_adopted) as has_node,
                 ):
                     if has_model and has_node:
                         await self._load(model, node)
@@ -303,7 +305,7 @@ class LoneLoads:
 
     @asynccontextmanager
     async def _locked(
-        self, model: ModelId, name: ModelId, *, until: Callable[[ModelId], bool] = lambda _: False
+        self, model: ModelId, name: ModelId, *, until: Callable[[], bool] = lambda: False
     ) -> AsyncIterator[bool]:
         """Hold a lock for a load of ``model``; False: that load is not ours any more.
 
@@ -312,15 +314,15 @@ class LoneLoads:
         if not await self._take_lock(model, name):
             yield False
             return
-        keeping = asyncio.get_running_loop().create_task(self._keep_lock(model, name, until))
+        keeping = asyncio.get_running_loop().create_task(self._keep_lock(name, until))
         try:
             yield self.is_due(model)
         finally:
             keeping.cancel()
             await self._release_lock(name)
 
-    def _is_adopted(self, model: ModelId) -> bool:
-        """Whether a controller has told since the load began that it knows of it.
+    def _is_adopted(self, model: ModelId, node: NodeId) -> bool:
+        """Whether a controller has told since the load began that it knows of it, and where.
 
         It counts the load's bytes from then on, so that others may load beside it: one that
         hangs would else keep a whole node for as long as LocalAI may take.
@@ -328,7 +330,7 @@ class LoneLoads:
         table, began_s = self._book.table, self._began_s.get(model)
         if table is None or began_s is None or table.made_at_s <= began_s:
             return False
-        return self._book.is_loading(model)
+        return self._book.is_loading(model, node)
 
     async def _take_lock(self, model: ModelId, name: ModelId) -> bool:
         """False: somebody else has seen to it meanwhile. Without a lock we go on alone."""
@@ -344,13 +346,11 @@ class LoneLoads:
                 return False
         return True
 
-    async def _keep_lock(
-        self, model: ModelId, name: ModelId, until: Callable[[ModelId], bool]
-    ) -> None:
+    async def _keep_lock(self, name: ModelId, until: Callable[[], bool]) -> None:
         kept_s = 0.0
         while self._lock is not None:
             await self._clock.sleep(_LOOK_REAL_S * self._clock.scale)
-            if until(model):
+            if until():
                 await self._release_lock(name)
                 return
             kept_s += _LOOK_REAL_S

@@ -183,10 +183,13 @@ class RouteBook:
         reason = Reason.LOADING if residency is Residency.LOADING else Reason.DEMAND
         return Standing(kind=Kind.WAIT, reason=reason, is_cold=True, node=node)
 
-    def is_loading(self, model: ModelId) -> bool:
-        """Whether the last table says that it is being loaded."""
+    def is_loading(self, model: ModelId, node: NodeId | None = None) -> bool:
+        """Whether the last table says that it is being loaded, and on this node if one is named."""
         route = None if self._table is None else self._table.models.get(model)
-        return route is not None and route.residency is Residency.LOADING
+        if route is None:
+            return False
+        at_home = route.residency if node in (None, route.node) else None
+        return (at_home if node is None else route.places.get(node, at_home)) is Residency.LOADING
 
     def is_interrupted(self, model: ModelId, now_s: float) -> bool:
         """Whether a failure of its load is put down to whoever ordered it having died."""

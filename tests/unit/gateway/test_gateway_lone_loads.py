@@ -61,6 +61,7 @@ class Kit:
         made_at_s: float = 100.0,
         free_bytes: int | None = None,
         loading: ModelId | None = None,
+        home: NodeId = NODE,
     ) -> None:
         self.server.resident.update(hot)
         residency = dict.fromkeys(hot, Residency.HOT)
@@ -74,7 +75,7 @@ class Kit:
                 models={
                     model: ModelRoute(
                         model=model,
-                        node=NODE,
+                        node=home,
                         residency=residency.get(model, Residency.COLD),
                         footprint_bytes=10,
                     )
@@ -178,6 +179,18 @@ async def test_the_node_is_others_again_once_a_controller_tells_of_the_load():
     assert not await kit.lock.take(A, "other", hold_s=1.0), "the model's own lock is kept"
     await kit.clock.advance(600.0)
     assert kit.ends == [(A, None)]
+
+
+async def test_a_load_of_the_same_model_elsewhere_is_not_this_one():
+    """The leader counts its bytes there, so this node is not yet anybody else's."""
+    kit = Kit()
+    kit.table()
+    kit.server.load_s[A] = 600.0
+    kit.loads.start(A, NODE)
+    await kit.clock.advance(20.0)
+    kit.table(loading=A, made_at_s=kit.clock.now_s(), home=NodeId("elsewhere"))
+    await kit.clock.advance(1.0)
+    assert not await kit.lock.take(node_lock(NODE), "controller", hold_s=1.0)
 
 
 async def test_an_old_table_of_another_load_says_nothing_of_this_one():

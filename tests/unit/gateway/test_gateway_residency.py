@@ -102,6 +102,8 @@ def test_a_load_that_died_with_its_controller_is_not_held_against_the_model():
     assert kept.is_loading(A)
     assert not kept.is_loading(B)
     assert not RouteBook().is_loading(A)
+    assert kept.is_loading(A, NODE)
+    assert not kept.is_loading(A, ELSEWHERE)
     assert kept.accept(table(route(A, Residency.COLD), token=2, made_at_s=101.0))
     assert kept.accept(table(failed, token=2, made_at_s=102.0))
     standing = kept.standing(A, 103.0)
