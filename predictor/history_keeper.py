@@ -127,16 +127,18 @@ class HistoryKeeper:
         place = self._counted = self._written = await self._store.place() or BEGINNING
         found: dict[ModelId, tuple[HistoryPage, ...]] = {}
         models = (await self._store.models())[:_MOST_MODELS]
-        for start in range(0, len(models), _MODELS_AT_ONCE):
-            some = models[start : start + _MODELS_AT_ONCE]
-            is_whole = False
-            while not is_whole:
-                before = place
-                found |= {model: await self._store.read(model) for model in some}
-                place = await self._store.place() or BEGINNING
-                is_whole = place == before
+        read, at_once = 0, _MODELS_AT_ONCE
+        while read < len(models):
+            some, before = models[read : read + at_once], place
+            pages = {model: await self._store.read(model) for model in some}
+            place = await self._store.place() or BEGINNING
+            if place != before:
+                at_once = max(1, at_once // 2)  # the owner writes faster than these are read
+                continue
+            found |= pages
             self._counted_of |= dict.fromkeys(some, place)
-        for page in (page for pages in found.values() for page in pages):
+            read += len(some)
+        for page in (page for pages_of_one in found.values() for page in pages_of_one):
             self._book.restore(page)
         places = {self._counted, *self._counted_of.values()}
         self._counted_until = max(entry_order(each) for each in places)

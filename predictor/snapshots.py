@@ -67,6 +67,7 @@ class Snapshots:
             return
         self._due_s = now_s + SNAPSHOT_S * self._clock.scale
         self._writing = asyncio.create_task(self._write(self._store, learned))
+        self._writing.add_done_callback(_tell_of_a_bug)
 
     async def close(self) -> None:
         """Give up one that is being written."""
@@ -87,6 +88,13 @@ class Snapshots:
         self._away = False
         if is_written:
             _log.debug("predictor_snapshot_written")
+
+
+def _tell_of_a_bug(writing: asyncio.Task[None]) -> None:
+    """Forecasts go on without a snapshot; the next one is tried when it is due."""
+    error = None if writing.cancelled() else writing.exception()
+    if error is not None:
+        _log.error("predictor_snapshot_failed", exc_info=error)
 
 
 async def _is_of(events: EventLog, place: str) -> bool:

@@ -193,6 +193,38 @@ def test_beyond_the_finer_ring_the_coarser_one_tells() -> None:
     assert len(told) == 200 * 60 + 6 * (hours - 25)
 
 
+async def test_rings_are_read_although_their_owner_writes_all_the_time() -> None:
+    """As many at a time as can be read between two writes, and one at last."""
+    models = [ModelId(f"m{number}") for number in range(60)]
+
+    class Restless(MemoryHistoryStore):
+        reads = 0
+
+        async def read(self, model: ModelId) -> tuple[HistoryPage, ...]:
+            self.reads += 1
+            if self.reads % 3 == 0:  # the place moves on after each third read
+                await self.write((), place=f"{100 + self.reads}-0")
+            return await super().read(model)
+
+    store = Restless()
+    engine = PredictorEngine(PredictorConfig())
+    owner = HistoryKeeper(store, engine, flush_s=10.0)
+    for number, model in enumerate(models):
+        event = received(START_S + number, model)
+        engine.observe(event)
+        owner.note(Entry(f"{number + 1}-0", event))
+    await owner.flush("60-0", START_S + 100.0)
+    heir = HistoryKeeper(store, PredictorEngine(PredictorConfig()), flush_s=10.0)
+
+    async def pass_time(_until_s: float) -> None:
+        return
+
+    await heir.retell(MemoryEventLog(clock=VirtualClock(START_S)), START_S + 100.0, pass_time)
+    assert store.reads < 300
+    assert {page.model for page in heir.book.pages()} <= set(models)
+    assert len(await store.models()) == 60
+
+
 async def test_a_keeper_that_was_killed_loses_nothing_and_counts_nothing_twice() -> None:
     store, engine = MemoryHistoryStore(), PredictorEngine(PredictorConfig())
     events: list[AnyEvent] = [received(START_S + 20.0 * call) for call in range(30)]

@@ -416,3 +416,22 @@ async def test_what_a_dead_writer_left_is_swept_and_a_full_disk_is_told(tmp_path
     with pytest.raises(Permanent, match="No space left"):
         await snapshots.write(full)
     assert [path.name for path in folder.iterdir()] == ["learned.snapshot"]
+
+
+async def test_a_bug_in_what_is_kept_is_told_and_forecasts_go_on(
+    received: Callable[..., RequestReceived],
+) -> None:
+    class Buggy(MemorySnapshots):
+        async def write(self, dump: Callable[[BinaryIO], None]) -> bool:
+            raise LookupError("nobody thought of this")
+
+    life = Life()
+    life.snapshots = Buggy()
+    await life.log.append(tuple(drawn(received, 20)))
+    with capture_logs() as lines:
+        service = await life.run(3 * SNAPSHOT_S)
+
+    assert service.events_read == 20
+    told = [line for line in lines if line["event"] == "predictor_snapshot_failed"]
+    assert [str(line["exc_info"]) for line in told] == ["nobody thought of this"] * len(told)
+    assert len(told) >= 2
