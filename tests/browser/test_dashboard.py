@@ -486,26 +486,9 @@ async def test_hundreds_of_models_are_shown(browser: Browser):
     try:
         async with opened(browser, control.url) as watched:
             await shown(watched, 240)
-            took_ms = await watched.page.evaluate(_DRAW_MS)
-            assert took_ms < 1000
             assert watched.errors == []
     finally:
         control.stop()
-
-
-_DRAW_MS = """
-async () => {
-  const frame = () => new Promise(requestAnimationFrame);
-  await frame();
-  let longest = 0;
-  for (let i = 0; i < 60; i += 1) {
-    const before = performance.now();
-    await frame();
-    longest = Math.max(longest, performance.now() - before);
-  }
-  return longest;
-}
-"""
 
 
 async def test_events_are_read_whole_wherever_their_bytes_are_cut(browser: Browser, control):
