@@ -206,6 +206,8 @@ def mapped_errors(what: str) -> Iterator[None]:
         # What uvloop says of a connection that was reset between two of redis-py's steps.
         if _HANDLE_CLOSED not in str(error):
             raise
+        if _cancellations() > cancellations:
+            raise asyncio.CancelledError from error
         raise Transient(f"{what}: the connection was closed") from error
     if _cancellations() > cancellations:
         raise asyncio.CancelledError

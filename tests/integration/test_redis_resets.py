@@ -60,7 +60,8 @@ async def _resets(socket: str) -> None:
     done, running = await asyncio.wait(tasks, timeout=0.0)
     for task in running:
         task.cancel()
-    await asyncio.wait(tasks)
+    _, stuck = await asyncio.wait(tasks, timeout=20.0)
+    assert not stuck, "a cancellation was lost"
     await client.aclose()
     await relay.stop()
     assert [task.exception() for task in done] == []

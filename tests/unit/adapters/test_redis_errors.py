@@ -113,7 +113,9 @@ async def swallowing(error: Exception | None, *, begun: asyncio.Event) -> None:
             raise error
 
 
-@pytest.mark.parametrize("error", [None, of_redis.ConnectionError("closed")])
+@pytest.mark.parametrize(
+    "error", [None, of_redis.ConnectionError("closed"), RuntimeError("the handler is closed")]
+)
 async def test_a_cancellation_that_the_client_swallowed_is_raised_again(error: Exception | None):
     begun = asyncio.Event()
     task = asyncio.create_task(swallowing(error, begun=begun))
