@@ -55,6 +55,7 @@ from controller.node_turns import NodeTurns
 from controller.observer import Catalogue
 from controller.open_requests import fold_wanted
 from controller.outbox import Outbox
+from controller.outlooks import outlook
 from controller.plan_times import PlanTimes
 from controller.planner import plan
 from controller.ports import Ports
@@ -162,9 +163,8 @@ class Leader:
             group.create_task(
                 follow("forecasts", ports.forecasts.updates, self._forecast, ports.clock)
             )
-            after, log = self._world.position, ports.events
-            read = follow_log(log, self._logged, ports.clock, after=after)
-            group.create_task(read)
+            after = self._world.position
+            group.create_task(follow_log(ports.events, self._logged, ports.clock, after=after))
             group.create_task(self._memory.run())
             group.create_task(self._ahead.run())
             group.create_task(self._ladders.run(self._posts.look_now))
@@ -324,7 +324,7 @@ class Leader:
         self._outbox.add(lambda: self._ports.journal.append(decisions))
 
     def _forecast(self, forecasts: tuple[ModelForecast, ...]) -> None:
-        self._forecasts.update({forecast.model: forecast for forecast in forecasts})
+        self._forecasts = outlook(self._forecasts, forecasts, self._world)
         self._wake.set()
 
     def _logged(self, entries: tuple[tuple[str, AnyEvent], ...]) -> None:
