@@ -11,7 +11,7 @@ import redis.asyncio
 
 from adapters.codec import decode_as, encode
 from adapters.redis_client import key_for, mapped_errors, text
-from contracts.errors import NotLeader
+from adapters.redis_fence import FENCE_LUA, check_fence
 from contracts.events import PriorityClass
 from contracts.ids import ModelId
 from contracts.limits import ClassLimits
@@ -32,13 +32,14 @@ from contracts.world import GpuYield, Mode, Sla, WorldSnapshot
 _GPU_YIELD_DECODER = msgspec.json.Decoder(GpuYield)
 _LIMITS_DECODER = msgspec.json.Decoder(ClassLimits)
 
-_PUT_ROUTING_LUA = """
-local stored = tonumber(redis.call('GET', KEYS[2]) or '0')
-if stored > tonumber(ARGV[1]) then return 0 end
+_PUT_ROUTING_LUA = (
+    FENCE_LUA
+    + """
+if is_fenced_off(KEYS[2], ARGV[1]) then return -1 end
 redis.call('SET', KEYS[1], ARGV[2])
-redis.call('SET', KEYS[2], ARGV[1])
 return 1
 """
+)
 
 
 class RedisControlStore:
@@ -134,12 +135,11 @@ class RedisSnapshotStore:
 
     async def put_routing(self, table: RoutingTable) -> None:
         with mapped_errors("store the routing table"):
-            taken = await self._put_routing(
+            reply = await self._put_routing(
                 keys=[self._key(ROUTING), self._key(ROUTING_TOKEN)],
                 args=[table.token, encode(table)],
             )
-        if not taken:
-            raise NotLeader("a routing table with a greater token is already stored")
+        check_fence(reply, "store the routing table")
 
     async def routing(self) -> RoutingTable | None:
         with mapped_errors("read the routing table"):
