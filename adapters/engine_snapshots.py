@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from adapters.whole_file import private
 from contracts.errors import Invalid, Permanent
 from contracts.insights import ChampionStore
 
@@ -60,15 +61,19 @@ class DiskEngineSnapshots:
             return False
         raw = self._beside("raw")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(_private(raw), "wb") as file:
-                dump(file)
+            self._dump(raw, dump)
             await asyncio.to_thread(self._pack, raw, key)
         except OSError as error:
             raise Permanent(f"{self._path}: {error.strerror}") from error
         finally:
             raw.unlink(missing_ok=True)
         return True
+
+    def _dump(self, raw: Path, dump: Callable[[BinaryIO], None]) -> None:
+        """In one go, so that what is written does not change meanwhile."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with open(raw, "wb", opener=private) as file:
+            dump(file)
 
     def _read(self, load: Callable[[BinaryIO], T], key: bytes) -> T:
         try:
@@ -87,7 +92,7 @@ class DiskEngineSnapshots:
 
     def _pack(self, raw: Path, key: bytes) -> None:
         packed = self._beside("new")
-        with os.fdopen(_private(packed), "wb+") as file:
+        with open(packed, "wb+", opener=private) as file:
             file.write(b"\0" * _BODY_AT)
             with raw.open("rb") as plain, gzip.open(file, "wb", compresslevel=1) as body:
                 shutil.copyfileobj(plain, body, _CHUNK_BYTES)
@@ -126,7 +131,3 @@ def _signature(file: BinaryIO, key: bytes) -> bytes:
     while chunk := file.read(_CHUNK_BYTES):
         digest.update(chunk)
     return digest.hexdigest().encode()
-
-
-def _private(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -19,6 +19,7 @@ from typing import BinaryIO
 import msgspec
 
 from adapters.stored_records import STALE_REAL_S, copy_all, is_file_name, record_in
+from adapters.whole_file import whole_file
 from contracts.batches import StoredFile
 from contracts.errors import Invalid, Transient
 
@@ -46,10 +47,11 @@ class DiskFileStore:
         record, content = self._paths(file.file_id)
         with _disk("store a file"):
             room = self._max_bytes - sum(known.size_bytes for known in self.list())
-            with _whole(content) as target:
+            _remove_stale(self._folder)
+            with whole_file(content) as target:
                 size = copy_all(source, target, at_most=room)
             kept = replace(file, size_bytes=size)
-            with _whole(record) as target:
+            with whole_file(record) as target:
                 target.write(msgspec.json.encode(kept))
         return kept
 
@@ -167,25 +169,6 @@ def _disk(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise Transient(f"cannot {what}: {error.strerror or error}") from error
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
-    """A file that comes to its place once all of it is on the disk, or not at all."""
-    _remove_stale(path.parent)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with open(beside, "xb", opener=_private) as target:
-            yield target
-            target.flush()
-            os.fsync(target.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _remove_stale(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import structlog
 
 from adapters.file_lock import FileLock
 from adapters.release import installed_release
+from adapters.whole_file import whole_file
 from contracts.data_format import (
     FILE_MIGRATIONS,
     FORMAT,
@@ -121,14 +121,8 @@ def _migrate(folder: Path, migration: FileMigration) -> int:
 
 def _put(path: Path, content: bytes) -> None:
     """In one step, so that a death leaves the old one or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    beside.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(beside, flags, 0o600), "wb") as file:
+    with whole_file(path) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def _mark(number: int) -> bytes:

@@ -19,6 +19,7 @@ from adapters.localai import LocalAIServer
 from adapters.redis_client import connect
 from adapters.redis_stores import RedisControlStore
 from adapters.settings import Settings, load_settings
+from adapters.whole_file import whole_file
 from cli.checkup.looking import BACKUPS
 from contracts.errors import HeadstartError, Permanent
 
@@ -44,21 +45,12 @@ def backup(
     if not files:
         raise Permanent("there is nothing to keep: no LocalAI gave a model file")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(f".{path.name}.part")
-    with (
-        open(beside, "wb", opener=_private) as raw,
-        tarfile.open(fileobj=raw, mode="w:gz") as archive,
-    ):
+    with whole_file(path) as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
         for name, content in sorted(files.items()):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mtime = len(content), int(time.time())
             archive.addfile(entry, io.BytesIO(content))
-    beside.replace(path)
     typer.echo(f"{len(files)} files are in {path}")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 async def _collect(settings: Settings) -> dict[str, bytes]:

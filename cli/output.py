@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+from adapters.whole_file import private
+
 MAX_FILE_BYTES = 5 * 1024**2
 """A log and the one before it: a process never fills the disk with more than twice this."""
 
@@ -75,11 +77,7 @@ class RotatedFile:
 
 def _appended(path: Path) -> BinaryIO:
     """For its user alone, whatever the umask: lines name models and callers' addresses."""
-    return open(path, "ab", opener=_private)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return open(path, "ab", opener=private)
 
 
 class Tail:
