@@ -22,8 +22,13 @@ def test_it_is_there_at_the_end_and_for_its_user_alone(tmp_path: Path):
 def test_a_writer_that_fails_leaves_what_was_there_and_nothing_else(tmp_path: Path):
     path = tmp_path / "kept"
     path.write_bytes(b"before")
-    with pytest.raises(OSError, match="full"), whole_file(path) as file:
-        file.write(b"aft")
-        raise OSError("full")
+
+    def fill() -> None:
+        with whole_file(path) as file:
+            file.write(b"aft")
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        fill()
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
