@@ -179,11 +179,8 @@ class PredictorService:
         found = await self._snapshots.newest(self._events)
         if found is None:
             return
-        challenger = None if self._champions is None else self._champions.challenger
         found.put_into(self._engine)
-        self._engine.take_challenger(
-            challenger, promoted=challenger is not None and challenger.promoted
-        )
+        self._take_challenger()
         if self._history is not None:
             self._history.go_on_from(found.book)
         self._place = found.place
@@ -243,13 +240,16 @@ class PredictorService:
             return
         self._looked_at_s = now_s
         if await self._champions.look():
-            found = self._champions.challenger
-            self._engine.take_challenger(found, promoted=found is not None and found.promoted)
+            self._take_challenger()
+
+    def _take_challenger(self) -> None:
+        found = None if self._champions is None else self._champions.challenger
+        self._engine.take_challenger(found, promoted=found is not None and found.promoted)
 
     async def _follow(self) -> None:
         await self._look_for_champion()
-        is_owner = self._standing is Standing.OWNER
-        if not is_owner and self._clock.now_s() - self._heard_at_s > self._slept_s:
+        slept_s = self._clock.now_s() - self._heard_at_s
+        if self._standing is not Standing.OWNER and slept_s > _SLEPT_PUBLISHES * self._publish_s:
             await self._learn_what_was_missed()
         for entry in await self._events.read_after(
             self._place, count=_BATCH, block_s=self._wait_s()
@@ -304,10 +304,6 @@ class PredictorService:
     def _stands(self, standing: Standing) -> None:
         if standing is not self._standing:
             self._standing, self._since_s = standing, self._clock.now_s()
-
-    @property
-    def _slept_s(self) -> float:
-        return _SLEPT_PUBLISHES * self._publish_s
 
     def _take(self, entry: Entry[AnyEvent]) -> None:
         self._engine.observe(entry.value)
