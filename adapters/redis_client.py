@@ -229,6 +229,11 @@ def text(value: bytes | str) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
+def exact_text(value: bytes | str) -> str:
+    """A name that is sent back as it came. Raises UnicodeDecodeError where it could not be."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
 def block_ms(block_s: float) -> int | None:
     """The BLOCK argument for waiting ``block_s``; None: do not wait. Never 0, which is for ever."""
     return max(1, round(min(block_s, MAX_BLOCK_S) * 1000)) if block_s > 0.0 else None

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection
 
 import redis.asyncio
 
-from adapters.redis_client import key_for, mapped_errors
+from adapters.redis_client import exact_text, key_for, mapped_errors
 from contracts.redis_keys import LEASE, PREFIX
 
 _RQ = "rq:"
@@ -73,10 +73,10 @@ class RedisFootprint:
     async def _ours(self) -> AsyncIterator[str]:
         with mapped_errors("look for our keys"):
             async for key in self._client.scan_iter(match=f"{PREFIX}*", count=_AT_ONCE):
-                yield _text(key)
+                yield exact_text(key)
             async for key in self._client.scan_iter(match=f"{_RQ}*", count=_AT_ONCE):
-                if await self._is_ours(_text(key)):
-                    yield _text(key)
+                if await self._is_ours(exact_text(key)):
+                    yield exact_text(key)
 
     async def _is_ours(self, key: str) -> bool:
         if key in (_QUEUES, _WORKERS):
@@ -92,9 +92,5 @@ class RedisFootprint:
         if await self._client.type(key) not in (b"hash", "hash"):
             return False
         told = await self._client.hget(key, field)
-        names = [] if told is None else _text(told).split(",")
+        names = [] if told is None else exact_text(told).split(",")
         return bool(names) and set(names) <= self._queues
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

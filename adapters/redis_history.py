@@ -11,7 +11,7 @@ import struct
 
 import redis.asyncio
 
-from adapters.redis_client import key_for, mapped_errors
+from adapters.redis_client import exact_text, key_for, mapped_errors
 from adapters.redis_fence import FENCE_LUA, check_fence, token_argument
 from contracts.history import HISTORY_RINGS, HistoryBucket, HistoryPage
 from contracts.ids import ModelId
@@ -96,12 +96,12 @@ class RedisHistoryStore:
     async def models(self) -> tuple[ModelId, ...]:
         with mapped_errors("read history"):
             names = await self._client.smembers(self._models)
-        return tuple(sorted(ModelId(_text(name)) for name in names))
+        return tuple(sorted(ModelId(exact_text(name)) for name in names))
 
     async def place(self) -> str | None:
         with mapped_errors("read history"):
             stored = await self._client.get(self._place)
-        return None if stored is None else _text(stored)
+        return None if stored is None else exact_text(stored)
 
     async def remove(self, models: tuple[ModelId, ...], *, token: int | None = None) -> None:
         if not models and token is None:
@@ -147,7 +147,3 @@ def _unpacked(ring: bytes, slots: int) -> tuple[HistoryBucket, ...]:
             key=lambda bucket: bucket.number,
         )
     )
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

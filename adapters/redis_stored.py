@@ -7,6 +7,7 @@ from typing import Any
 
 import redis
 
+from adapters.redis_client import exact_text
 from contracts.data_format import Stored
 from contracts.errors import Invalid
 
@@ -16,7 +17,7 @@ _BATCH = 1_000
 def read_stored(client: redis.Redis, key: str) -> Stored | None:
     """All that is in a key; None where there is none. Raises Invalid for a kind of no use here."""
     found: Any = client  # its replies are bytes: clients made here decode nothing
-    kind = _text(found.type(key))
+    kind = exact_text(found.type(key))
     if kind == "none":
         return None
     content: Any
@@ -32,7 +33,9 @@ def read_stored(client: redis.Redis, key: str) -> Stored | None:
         case "zset":
             content = tuple(found.zrange(key, 0, -1, withscores=True))
         case "stream":
-            content = tuple((_text(entry), dict(fields)) for entry, fields in found.xrange(key))
+            content = tuple(
+                (exact_text(entry), dict(fields)) for entry, fields in found.xrange(key)
+            )
         case _:
             raise Invalid(f"{key}: a {kind} is nothing that is kept")
     left_ms = int(found.pttl(key))
@@ -73,8 +76,4 @@ def _commands(key: str, kind: str, content: Any) -> Iterator[tuple[Any, ...]]:
 def keys_like(client: redis.Redis, pattern: str) -> Iterator[str]:
     """Keys that fit, each at least once."""
     for key in client.scan_iter(match=pattern, count=_BATCH):
-        yield _text(key)
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+        yield exact_text(key)
