@@ -50,7 +50,7 @@ class RedisEventLog:
         claim_idle_s: float = 60.0,
     ) -> None:
         self._key = key_for(client, key)
-        self._stream = RedisStream(client, self._key, max_entries=max_entries)
+        self._stream = RedisStream(client, self._key, max_entries=max_entries, is_kept=True)
         self._client = client
         self._claim_idle_s = claim_idle_s
         self._readers: dict[tuple[str, str], _Reader] = {}

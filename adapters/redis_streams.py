@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import monotonic as monotonic_s
 
 import redis.asyncio
+import structlog
 
 from adapters.redis_client import block_ms, text
+from adapters.unsettled import Unsettled
 
 FIELD = b"r"
 """The only field of an entry: the encoded record."""
 
+_log = structlog.get_logger(__name__)
+
+# Nothing is appended, and nil is the answer, where the entry ARGV[2] should be and is not: newer
+# than the oldest that is kept, and gone.
 _APPEND_LUA = """
-for i = 2, #ARGV do
-  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'r', ARGV[i])
+local place = ARGV[2]
+if place ~= '' and #redis.call('XRANGE', KEYS[1], place, place) == 0 then
+  local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
+  if not oldest or #redis.call('XRANGE', KEYS[1], oldest[1], place, 'COUNT', 1) > 0 then
+    return false
+  end
 end
-return #ARGV - 1
+local id
+for i = 3, #ARGV do
+  id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'r', ARGV[i])
+end
+return id
 """
 _MAX_APPEND = 500
 LEAST_ENTRIES = 64
@@ -36,6 +51,10 @@ class RedisStream:
     max_bytes : int or None
         Fewer are kept when records are so large that they would take more than this together,
         but never fewer than 64. None: records are small.
+    is_kept : bool
+        Whether what a server lost with its death is appended again: a server that is killed, or
+        a replica that takes its place, may not have the last seconds of what was acknowledged.
+        It is seen with the next batch, and some of it may then be there twice.
     """
 
     def __init__(
@@ -45,6 +64,7 @@ class RedisStream:
         *,
         max_entries: int,
         max_bytes: int | None = None,
+        is_kept: bool = False,
     ) -> None:
         self.client = client
         self.key = key
@@ -53,12 +73,30 @@ class RedisStream:
         # One script call per batch costs a fifth of a pipeline of XADDs, and a server that is
         # out of memory refuses it as a whole.
         self._append = client.register_script(_APPEND_LUA)
+        self._is_kept = is_kept
+        self._unsettled = Unsettled()
 
     async def append(self, records: Sequence[bytes]) -> None:
         """Append in order, in calls of a size that does not hold up the server."""
-        for start in range(0, len(records), _MAX_APPEND):
-            batch = records[start : start + _MAX_APPEND]
-            await self._append(keys=[self.key], args=[self._bound(batch), *batch])
+        while not await self._is_appended(records):
+            lost = self._unsettled.forgotten()
+            _log.warning("stream_lost_its_end", stream=self.key, appended_again=lost)
+
+    async def _is_appended(self, records: Sequence[bytes]) -> bool:
+        """False: the server has lost what it had, so that nothing was."""
+        unsettled = self._unsettled
+        owed = [*unsettled.owed, *records]
+        for start in range(0, len(owed), _MAX_APPEND):
+            batch = owed[start : start + _MAX_APPEND]
+            place = unsettled.place if self._is_kept else ""
+            args: list[bytes | str | int] = [self._bound(batch), place, *batch]
+            entry_id = await self._append(keys=[self.key], args=args)
+            if entry_id is None:
+                return False
+            if self._is_kept:
+                unsettled.appended(batch, text(entry_id), monotonic_s())
+        unsettled.paid()
+        return True
 
     async def read(self, after: str, *, count: int, block_s: float) -> list[RawEntry]:
         """Up to ``count`` entries after the id ``after``, waiting up to ``block_s``."""

@@ -25,7 +25,7 @@ async def read_requests(events: EventLog, *, since_s: float) -> tuple[RequestRec
     Transient
         The log did not answer.
     """
-    found: list[RequestReceived] = []
+    found: dict[str, RequestReceived] = {}
     answered: set[ModelId] = set()
     place = "0"
     while entries := await events.read_after(place, count=_AT_ONCE):
@@ -36,11 +36,12 @@ async def read_requests(events: EventLog, *, since_s: float) -> tuple[RequestRec
             if model is not None:
                 answered.add(model)
             elif isinstance(event, RequestReceived) and event.at_s >= since_s:
-                found.append(event)
-        if len(found) > 2 * MAX_REQUESTS:
-            del found[:-MAX_REQUESTS]
+                # A log may tell of an event twice.
+                found[event.event_id] = event
+        while len(found) > MAX_REQUESTS:
+            del found[next(iter(found))]
     chosen = sampled(answered, MAX_MODELS)
-    kept = [event for event in found[-MAX_REQUESTS:] if event.model in chosen]
+    kept = [event for event in found.values() if event.model in chosen]
     return tuple(sorted(kept, key=lambda event: event.at_s))
 
 

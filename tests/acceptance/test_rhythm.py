@@ -18,7 +18,7 @@ ROUNDS = 14
 LEARNING = 6
 """Rounds in which the rhythm may still be unknown."""
 
-OTHERS = ("other-a", "other-b", "other-c")
+OTHERS = ("other-a", "other-b", "other-c", "other-d", "other-e")
 MODELS = [
     {"name": "report", "footprint_mb": 3000, "load_s": 6, "tokens_per_s": 200},
     *({"name": name, "footprint_mb": 3000, "load_s": 4, "tokens_per_s": 200} for name in OTHERS),
@@ -34,12 +34,19 @@ async def come_like_clockwork(deployment: Deployment, answers: list[Answer]) -> 
         answers.append(await deployment.chat("report", request_id=f"report-{number}"))
 
 
-async def come_now_and_then(deployment: Deployment, model: str, answers: list[Answer]) -> None:
-    """Somebody without a rhythm, about every 75 s."""
-    chance = random.Random(model)
-    while True:
-        await asyncio.sleep(chance.expovariate(1 / 75.0) / SCALE)
-        answers.append(await deployment.chat(model, service_s=2.0))
+async def crowd_out(deployment: Deployment, answers: list[Answer]) -> None:
+    """Two others at once after each request of the caller: their models take all the room.
+
+    Which two and when is drawn, so that only the caller has a rhythm.
+    """
+    loop = asyncio.get_running_loop()
+    chance = random.Random(1)
+    start_s = loop.time()
+    for number in range(ROUNDS - 1):
+        at_s = number * PERIOD_S + chance.uniform(8.0, 20.0)
+        await asyncio.sleep(start_s + at_s / SCALE - loop.time())
+        both = [deployment.chat(name, service_s=5.0) for name in chance.sample(OTHERS, 2)]
+        answers.extend(await asyncio.gather(*both))
 
 
 def loaded_ahead(log: Sequence[Event], answers: Sequence[Answer]) -> list[int]:
@@ -73,13 +80,7 @@ async def test_a_steady_callers_model_is_resident_before_most_of_its_later_reque
         services=("gateway", "control", "predictor", "controller"),
         environ={"HEADSTART_TIME_SCALE": f"{SCALE:g}"},
     ) as deployment:
-        crowd = [
-            asyncio.create_task(come_now_and_then(deployment, model, others)) for model in OTHERS
-        ]
-        await come_like_clockwork(deployment, steady)
-        for task in crowd:
-            task.cancel()
-        await asyncio.gather(*crowd, return_exceptions=True)
+        await asyncio.gather(come_like_clockwork(deployment, steady), crowd_out(deployment, others))
         log = await deployment.events()
         decided = await deployment.control("GET", "/v1/decisions?limit=400&model=report")
         summary = await deployment.control("GET", "/v1/summary")

@@ -203,6 +203,13 @@ async def test_the_log_is_told_without_names_that_were_made_up():
     assert [event.model for event in found] == ["a", "b"]
 
 
+async def test_a_request_that_the_log_tells_twice_counts_once():
+    log = MemoryEventLog()
+    await log.append((received(NOW_S - 20), received(NOW_S - 10), completed(NOW_S - 8, "a")))
+    await log.append((received(NOW_S - 20), received(NOW_S - 10)))
+    assert len(await read_requests(log, since_s=NOW_S - 3600.0)) == 2
+
+
 async def test_of_many_models_the_same_ones_are_told(monkeypatch):
     log = MemoryEventLog(max_entries=10_000)
     for number in range(MAX_MODELS + 20):
