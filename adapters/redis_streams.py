@@ -37,8 +37,8 @@ LEAST_ENTRIES = 64
 
 Reply = bytes | str
 
-RawEntry = tuple[str, Reply | None]
-"""An entry's id and its record; None: it was trimmed away before it was read."""
+RawEntry = tuple[str, Reply]
+"""An entry's id and its record."""
 
 
 class RedisStream:
@@ -101,7 +101,7 @@ class RedisStream:
     async def read(self, after: str, *, count: int, block_s: float) -> list[RawEntry]:
         """Up to ``count`` entries after the id ``after``, waiting up to ``block_s``."""
         reply = await self.client.xread({self.key: after}, count=count, block=block_ms(block_s))
-        return raw_entries(reply)
+        return parsed(reply[0][1]) if isinstance(reply, list) and reply else []
 
     async def last_id(self) -> str:
         """The newest entry's id, "0" while there is none."""
@@ -115,15 +115,10 @@ class RedisStream:
         return min(self._max_entries, max(LEAST_ENTRIES, fitting))
 
 
-def raw_entries(reply: object) -> list[RawEntry]:
-    """The entries in the reply of a read from one stream."""
-    return parsed(reply[0][1]) if isinstance(reply, list) and reply else []
-
-
 def parsed(entries: Sequence[tuple[Reply | None, Mapping[Reply, Reply] | None]]) -> list[RawEntry]:
     """Entries of redis-py as ids and records."""
     return [
-        (text(entry_id), fields.get(FIELD, b"") if fields else None)
+        (text(entry_id), fields.get(FIELD, b"") if fields else b"")
         for entry_id, fields in entries
         if entry_id is not None
     ]

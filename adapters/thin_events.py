@@ -31,14 +31,6 @@ class ThinEventLog:
         await self._log.append(thin)
         self._kept_at_s = kept  # only now: what was not written is to be written again
 
-    async def read_group(
-        self, group: str, consumer: str, *, count: int, block_s: float
-    ) -> tuple[Entry[AnyEvent], ...]:
-        return await self._log.read_group(group, consumer, count=count, block_s=block_s)
-
-    async def ack(self, group: str, entry_ids: tuple[str, ...]) -> None:
-        await self._log.ack(group, entry_ids)
-
     async def read_after(
         self, entry_id: str, *, count: int, block_s: float = 0.0
     ) -> tuple[Entry[AnyEvent], ...]:

@@ -88,24 +88,14 @@ class EventLog(Protocol):
         """Write a batch. Raises Transient when it was not written."""
         ...
 
-    async def read_group(
-        self, group: str, consumer: str, *, count: int, block_s: float
-    ) -> tuple[Entry[AnyEvent], ...]:
-        """Next entries for this consumer of ``group``; first those it never acknowledged.
-
-        A new group starts at the log's beginning. Unreadable or newer records are skipped,
-        acknowledged and counted (``skipped``). Waits up to ``block_s`` real seconds.
-        """
-        ...
-
-    async def ack(self, group: str, entry_ids: tuple[str, ...]) -> None:
-        """These entries are done for ``group``."""
-        ...
-
     async def read_after(
         self, entry_id: str, *, count: int, block_s: float = 0.0
     ) -> tuple[Entry[AnyEvent], ...]:
-        """Entries after ``entry_id`` ("0": from the beginning, "$": only new ones)."""
+        """Entries after ``entry_id`` ("0": from the beginning, "$": only new ones).
+
+        Unreadable or newer records are skipped and counted (``skipped``). Waits up to
+        ``block_s`` real seconds.
+        """
         ...
 
     async def last_id(self) -> str:

@@ -75,10 +75,6 @@ class Stream(Generic[T]):
         first = max(place + 1, self.numbers.start)
         return self.at(range(first, min(first + count, self._last + 1)))
 
-    def now_s(self) -> float:
-        """Time that idle times are counted in."""
-        return self._clock.monotonic_s() if self._clock else asyncio.get_running_loop().time()
-
     async def wait_for(self, take: Callable[[], list[FoundT]], block_s: float) -> list[FoundT]:
         """What ``take`` gives, as soon as it gives anything, or nothing after ``block_s``."""
         taken = take()
@@ -103,14 +99,6 @@ class Stream(Generic[T]):
             self._waiters.discard(waiter)
 
 
-class _Group:
-    """A consumer group: what was given out up to where, and what is not acknowledged yet."""
-
-    def __init__(self) -> None:
-        self.cursor = 0
-        self.pending: dict[int, tuple[str, float]] = {}
-
-
 class MemoryEventLog(Faulty):
     """``EventLog`` in memory.
 
@@ -118,16 +106,10 @@ class MemoryEventLog(Faulty):
     ----------
     max_entries : int
         The oldest go beyond this.
-    claim_idle_s : float
-        What a consumer left unacknowledged for this long goes to another of its group.
     """
 
-    def __init__(
-        self, *, clock: Clock | None = None, max_entries: int = 200_000, claim_idle_s: float = 60.0
-    ) -> None:
+    def __init__(self, *, clock: Clock | None = None, max_entries: int = 200_000) -> None:
         self._stream: Stream[AnyEvent | None] = Stream(max_entries=max_entries, clock=clock)
-        self._groups: dict[str, _Group] = {}
-        self._claim_idle_s = claim_idle_s
         self._unreadable: set[int] = set()
 
     async def append(self, events: tuple[AnyEvent, ...]) -> None:
@@ -138,23 +120,6 @@ class MemoryEventLog(Faulty):
     def append_unreadable(self) -> None:
         """Add a record that no reader understands, as a newer version would."""
         self._stream.add(None)
-
-    async def read_group(
-        self, group: str, consumer: str, *, count: int, block_s: float
-    ) -> tuple[Entry[AnyEvent], ...]:
-        self._check()
-        state = self._groups.setdefault(group, _Group())
-
-        def take() -> list[Entry[AnyEvent]]:
-            return self._take(state, consumer, count)
-
-        return tuple(await self._stream.wait_for(take, block_s))
-
-    async def ack(self, group: str, entry_ids: tuple[str, ...]) -> None:
-        self._check()
-        state = self._groups.setdefault(group, _Group())
-        for entry_id in entry_ids:
-            state.pending.pop(self._stream.place(entry_id), None)
 
     async def read_after(
         self, entry_id: str, *, count: int, block_s: float = 0.0
@@ -175,28 +140,6 @@ class MemoryEventLog(Faulty):
     def skipped(self) -> int:
         """Records that could not be read, each counted once."""
         return len(self._unreadable)
-
-    def _take(self, group: _Group, consumer: str, count: int) -> list[Entry[AnyEvent]]:
-        kept = self._stream.numbers
-        group.pending = {number: held for number, held in group.pending.items() if number in kept}
-        now_s = self._stream.now_s()
-        left_since_s = now_s - self._claim_idle_s
-        held = sorted(
-            [number for number, (owner, _) in group.pending.items() if owner == consumer]
-            or [number for number, (_, since_s) in group.pending.items() if since_s <= left_since_s]
-        )
-        if held:
-            found = self._stream.at(held[:count])
-        else:
-            found = self._stream.after(group.cursor, count)
-            group.cursor = found[-1][0] if found else group.cursor
-        entries = self._readable(found)
-        if found and not entries:
-            return self._take(group, consumer, count)
-        group.pending.update(
-            (self._stream.place(entry.entry_id), (consumer, now_s)) for entry in entries
-        )
-        return entries
 
     def _readable(self, found: list[tuple[int, AnyEvent | None]]) -> list[Entry[AnyEvent]]:
         self._unreadable.update(number for number, event in found if event is None)

@@ -38,48 +38,21 @@ def events(*numbers: int) -> tuple[AnyEvent, ...]:
     return tuple(event(number) for number in numbers)
 
 
-async def read(log: EventLog, consumer: str = "a", *, group: str = "g", count: int = 100):
-    return await log.read_group(group, consumer, count=count, block_s=0.0)
-
-
 def numbers(entries) -> list[int]:
     return [int(entry.value.event_id[1:]) for entry in entries]
 
 
-async def test_a_new_group_starts_at_the_beginning_and_keeps_the_order(log: EventLog):
+async def test_what_is_appended_is_read_in_its_order(log: EventLog):
     await log.append(events(1, 2, 3))
-    entries = await read(log)
+    entries = await log.read_after("0", count=10)
     assert numbers(entries) == [1, 2, 3]
     assert entries[0].value == event(1)
     places = [entry_order(entry.entry_id) for entry in entries]
     assert places == sorted(set(places))
 
 
-async def test_what_is_acknowledged_does_not_come_again(log: EventLog):
-    await log.append(events(1, 2, 3))
-    entries = await read(log, count=2)
-    await log.ack("g", tuple(entry.entry_id for entry in entries))
-    assert numbers(await read(log)) == [3]
-
-
-async def test_what_is_not_acknowledged_comes_first_again(log: EventLog):
-    await log.append(events(1, 2, 3))
-    entries = await read(log, count=2)
-    await log.ack("g", (entries[0].entry_id,))
-    assert numbers(await read(log)) == [2]
-    await log.ack("g", (entries[1].entry_id,))
-    assert numbers(await read(log)) == [3]
-
-
-async def test_two_consumers_share_a_group_and_two_groups_see_all(log: EventLog):
-    await log.append(events(1, 2, 3, 4))
-    assert numbers(await read(log, "a", count=2)) == [1, 2]
-    assert numbers(await read(log, "b", count=2)) == [3, 4]
-    assert numbers(await read(log, "a", group="other")) == [1, 2, 3, 4]
-
-
 async def test_a_reader_is_woken_by_an_append(log: EventLog):
-    reading = asyncio.create_task(log.read_group("g", "a", count=10, block_s=5.0))
+    reading = asyncio.create_task(log.read_after("0", count=10, block_s=5.0))
     await asyncio.sleep(0.05)
     await log.append(events(1))
     async with asyncio.timeout(2.0):
@@ -88,7 +61,7 @@ async def test_a_reader_is_woken_by_an_append(log: EventLog):
 
 async def test_a_reader_comes_back_empty_after_its_time(log: EventLog):
     started_s = asyncio.get_running_loop().time()
-    assert await log.read_group("g", "a", count=10, block_s=0.1) == ()
+    assert await log.read_after("0", count=10, block_s=0.1) == ()
     assert 0.09 <= asyncio.get_running_loop().time() - started_s < 2.0
 
 
@@ -97,18 +70,15 @@ async def test_unreadable_records_are_skipped_counted_once_and_do_not_block(log,
     await _append_unreadable(log, backend)
     await _append_unreadable(log, backend)
     await log.append(events(2))
-    entries = await read(log, count=1)
-    await log.ack("g", tuple(entry.entry_id for entry in entries))
-    assert numbers(await read(log, count=1)) == [2]
-    assert log.skipped == 2
     assert numbers(await log.read_after("0", count=10)) == [1, 2]
-    assert numbers(await log.read_after(entries[0].entry_id, count=1)) == [2]
+    assert log.skipped == 2
+    (first,) = await log.read_after("0", count=1)
+    assert numbers(await log.read_after(first.entry_id, count=1)) == [2]
     assert log.skipped == 2
 
 
 async def test_only_unreadable_records_are_as_none(log, backend):
     await _append_unreadable(log, backend)
-    assert await read(log) == ()
     assert await log.read_after("0", count=10) == ()
     assert log.skipped == 1
 
@@ -133,7 +103,6 @@ async def test_read_after_gives_no_more_than_asked_for(log: EventLog):
 
 async def test_appending_nothing_writes_nothing(log: EventLog):
     await log.append(())
-    await log.ack("g", ())
     assert await log.last_id() == "0"
 
 
@@ -156,27 +125,11 @@ async def test_the_log_is_bounded(backend):
     assert kept[-1] == 999
 
 
-async def test_what_a_dead_consumer_left_goes_to_another(backend):
-    log: EventLog = (
-        MemoryEventLog(claim_idle_s=0.1)
-        if backend.client is None
-        else RedisEventLog(backend.client, claim_idle_s=0.1)
-    )
-    await log.append(events(1, 2))
-    assert numbers(await read(log, "dead")) == [1, 2]
-    assert await read(log, "heir") == ()
-    await asyncio.sleep(0.15)
-    inherited = await read(log, "heir")
-    assert numbers(inherited) == [1, 2]
-    await log.ack("g", tuple(entry.entry_id for entry in inherited))
-    assert await read(log, "heir") == ()
-
-
 async def test_every_field_survives_the_way(log: EventLog):
     unloaded = ModelUnloaded(
         event_id="e", at_s=1.5, source="ü", model=ModelId("a/b"), node=NodeId("n"),
         cause=UnloadCause.GHOST,
     )  # fmt: skip
     await log.append((unloaded,))
-    (entry,) = await read(log)
+    (entry,) = await log.read_after("0", count=10)
     assert entry.value == unloaded

@@ -111,10 +111,11 @@ class Traffic:
             await asyncio.gather(*(self.log.last_id() for _ in range(4)))
 
     async def read(self) -> None:
+        place = "0"
         while len(self.seen) < self.written or not self.is_written:
-            found = await self._reader.read_group("g", "c", count=500, block_s=0.05)
+            found = await self._reader.read_after(place, count=500, block_s=0.05)
             self.seen += [entry.value.event_id for entry in found]
-            await self._reader.ack("g", tuple(entry.entry_id for entry in found))
+            place = found[-1].entry_id if found else place
 
 
 async def test_no_event_is_lost_while_its_slot_moves(redis_cluster: PrivateCluster):

@@ -53,7 +53,7 @@ async def test_a_server_that_is_away_is_transient_within_two_seconds(make_client
     server.kill()
     for call in (
         log.append((event(2),)),
-        log.read_group("g", "c", count=1, block_s=1.0),
+        log.read_after("0", count=1, block_s=1.0),
         to_controller(client).send(SettingsChanged(at_s=0.0)),
         RedisForecastStore(client).get_all(),
         RedisDecisionJournal(client).newest(limit=1),
@@ -72,14 +72,12 @@ async def test_all_goes_on_by_itself_when_an_emptied_server_comes_back(make_clie
     client = make_client(server.url)
     log = RedisEventLog(client)
     await log.append((event(1),))
-    (entry,) = await log.read_group("g", "c", count=10, block_s=0.0)
     lease = RedisLease(client)
     token = await lease.acquire("o", now_s=1000.0, lease_s=10.0)
     server.kill()
     server.start()
-    await log.ack("g", (entry.entry_id,))
     await log.append((event(2),))
-    entries = await log.read_group("g", "c", count=10, block_s=0.0)
+    entries = await log.read_after("0", count=10)
     assert [entry.value for entry in entries] == [event(1), event(2)]
     later = await lease.acquire("o", now_s=1005.0, lease_s=10.0)
     assert token is not None
@@ -87,19 +85,19 @@ async def test_all_goes_on_by_itself_when_an_emptied_server_comes_back(make_clie
     assert later > token
 
 
-async def test_a_group_that_is_flushed_away_under_a_waiting_reader_is_made_again(
-    make_client, redis_url
-):
+async def test_a_log_that_is_flushed_away_under_a_waiting_reader_goes_on(make_client, redis_url):
     client = make_client(redis_url)
     log = RedisEventLog(client)
-    reading = asyncio.create_task(log.read_group("g", "c", count=10, block_s=5.0))
+    await log.append((event(1),))
+    place = await log.last_id()
+    reading = asyncio.create_task(log.read_after(place, count=10, block_s=5.0))
     await asyncio.sleep(0.1)
     await client.flushall()
     await asyncio.sleep(0.1)
-    await log.append((event(1),))
+    await RedisEventLog(client).append((event(2),))
     async with asyncio.timeout(3.0):
         (entry,) = await reading
-    assert entry.value == event(1)
+    assert entry.value == event(2)
 
 
 async def test_a_blocking_read_of_five_seconds_is_not_cut_by_the_socket(make_client, redis_url):
@@ -107,39 +105,6 @@ async def test_a_blocking_read_of_five_seconds_is_not_cut_by_the_socket(make_cli
     place, messages = await to_controller(make_client(redis_url)).receive("$", block_s=30.0)
     assert (place, messages) == ("0", ())
     assert 4.9 < time.monotonic() - started_s < 6.5
-
-
-async def test_a_reader_that_was_cancelled_gets_its_entries_again(make_client, redis_url):
-    client = make_client(redis_url)
-    log = RedisEventLog(client)
-    await log.append((event(1),))
-    (entry,) = await log.read_group("g", "c", count=10, block_s=0.0)
-    await log.ack("g", (entry.entry_id,))
-    waiting = asyncio.create_task(log.read_group("g", "c", count=10, block_s=5.0))
-    await asyncio.sleep(0.1)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    # The server may not have seen the reader go, and give it the next entry.
-    await log.append((event(2),))
-    async with asyncio.timeout(3.0):
-        (entry,) = await log.read_group("g", "c", count=10, block_s=2.0)
-    assert entry.value == event(2)
-
-
-async def test_entries_trimmed_before_they_were_acknowledged_are_counted_not_awaited(
-    make_client, redis_url
-):
-    client = make_client(redis_url)
-    log = RedisEventLog(client)
-    await log.append((event(1), event(2)))
-    first, _ = await log.read_group("g", "c", count=10, block_s=0.0)
-    await client.xdel("headstart:events", first.entry_id)
-    (again,) = await log.read_group("g", "c", count=10, block_s=0.0)
-    assert again.value == event(2)
-    assert log.skipped == 1
-    await log.ack("g", (again.entry_id,))
-    assert await log.read_group("g", "c", count=10, block_s=0.0) == ()
 
 
 async def test_a_full_server_takes_no_batch_by_halves(make_client, start_redis):
@@ -242,17 +207,14 @@ async def test_large_routing_tables_do_not_fill_the_server(make_client, redis_ur
 
 
 @pytest.mark.case("P112")
-async def test_consumers_that_are_long_gone_are_forgotten(make_client, redis_url, monkeypatch):
-    monkeypatch.setattr("adapters.redis_events._FORGOTTEN_CONSUMER_S", 0.05)
+async def test_a_reader_that_dies_leaves_nothing_in_the_server(make_client, redis_url):
     client = make_client(redis_url)
-    log = RedisEventLog(client, claim_idle_s=0.1)
-    await log.append((event(1), event(2)))
-    (entry,) = await log.read_group("g", "gone", count=1, block_s=0.0)
-    await log.ack("g", (entry.entry_id,))
-    await asyncio.sleep(0.1)
-    await log.read_group("g", "new", count=1, block_s=0.0)
-    consumers = await client.xinfo_consumers("headstart:events", "g")
-    assert [consumer["name"] for consumer in consumers] == [b"new"]
+    log = RedisEventLog(client, max_entries=100)
+    for _ in range(3):
+        await log.append(tuple(event(number) for number in range(1000)))
+        assert await log.read_after("0", count=1000)
+    assert await client.xinfo_groups("headstart:events") == []
+    assert await client.xlen("headstart:events") <= 250
 
 
 @pytest.mark.parametrize("url", ["localhost:6379", "http://localhost", "redis://host:port/0"])

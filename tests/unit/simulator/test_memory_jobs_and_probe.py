@@ -38,6 +38,6 @@ async def test_an_outage_is_raised_by_every_call_until_it_ends():
     with pytest.raises(Transient):
         await log.append(())
     with pytest.raises(Transient):
-        await log.read_group("g", "c", count=1, block_s=0.0)
+        await log.read_after("0", count=1)
     log.fault = None
     assert await log.last_id() == "0"
