@@ -8,6 +8,7 @@ is looked at when a process starts alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +16,8 @@ import redis
 import redis.asyncio
 import redis.connection
 import structlog
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import LockNotOwnedError, RedisError, ResponseError
+from redis.lock import Lock
 
 from adapters.redis_blocking import connect_blocking
 from adapters.redis_client import connect, key_for
@@ -35,7 +37,7 @@ from contracts.errors import Invalid
 from contracts.redis_keys import FORMAT as FORMAT_KEY
 from contracts.redis_keys import FORMAT_LOCK
 
-_LOCK_MS = 60_000
+_LOCK_S = 60.0
 _PATIENCE_REAL_S = 300.0
 _POLL_REAL_S = 0.1
 _PLACE = "Redis"
@@ -102,11 +104,14 @@ def settle(
     with connect_blocking(url) as client:
         until_s = time.monotonic() + _PATIENCE_REAL_S
         while not (_is_settled(client, known) or _is_marked_now(client, known)):
-            if client.set(key_for(client, FORMAT_LOCK), b"", nx=True, px=_LOCK_MS):
+            # Its holder's own: who is too slow loses it, and stops at the next key.
+            lock = client.lock(key_for(client, FORMAT_LOCK), timeout=_LOCK_S, blocking=False)
+            if lock.acquire():
                 try:
-                    _bring_up(client, known, migrations)
+                    _bring_up(client, lock, known, migrations)
                 finally:
-                    client.delete(key_for(client, FORMAT_LOCK))
+                    with contextlib.suppress(LockNotOwnedError):
+                        lock.release()
                 return
             if time.monotonic() > until_s:
                 raise RedisError("another process does not get on with bringing data up")
@@ -147,23 +152,26 @@ def _text_of_mark(client: redis.Redis) -> bytes | None:
 
 
 def _bring_up(
-    client: redis.Redis, known: int, migrations: Mapping[int, Sequence[KeyMigration]]
+    client: redis.Redis,
+    lock: Lock,
+    known: int,
+    migrations: Mapping[int, Sequence[KeyMigration]],
 ) -> None:
     if _is_settled(client, known):
         return  # by whoever had the lock before
     mark = read_mark(_text_of_mark(client))
     begun = known if mark is None else mark.number
     for number in steps(begun, known):
-        changed = sum(_migrate(client, each) for each in migrations.get(number, ()))
+        changed = sum(_migrate(client, lock, each) for each in migrations.get(number, ()))
         client.set(key_for(client, FORMAT_KEY), _mark(number + 1))
         _log.info("data_brought_up", place=_PLACE, to_format=number + 1, changed=changed)
     client.set(key_for(client, FORMAT_KEY), _mark(known))
 
 
-def _migrate(client: redis.Redis, migration: KeyMigration) -> int:
+def _migrate(client: redis.Redis, lock: Lock, migration: KeyMigration) -> int:
     changed = 0
     for key in keys_like(client, key_for(client, migration.pattern)):
-        client.pexpire(key_for(client, FORMAT_LOCK), _LOCK_MS)
+        lock.reacquire()
         before = read_stored(client, key)
         after = None if before is None else migration.change(before)
         if after == before:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from redis.exceptions import LockNotOwnedError
 
 from adapters.redis_client import mapped_errors
 from adapters.redis_format import (
@@ -128,6 +129,21 @@ def test_a_change_that_fails_leaves_the_number_and_no_lock(client: redis.Redis, 
             migrations={1: (KeyMigration(pattern="headstart:junk", change=fails),)},
         )
     assert client.keys() == [b"headstart:junk"]
+
+
+def test_who_is_so_slow_that_another_has_its_turn_stops(client: redis.Redis, redis_url: str):
+    client.mset({"headstart:a": b"1", "headstart:b": b"1"})
+
+    def slow(stored: Stored) -> Stored:
+        client.set(KEY + ":lock", b"another's")
+        return stored
+
+    with pytest.raises(LockNotOwnedError):
+        settle(
+            redis_url, known=2, migrations={1: (KeyMigration(pattern="headstart:?", change=slow),)}
+        )
+    assert number_in(client) == 1
+    assert client.get(KEY + ":lock") == b"another's"
 
 
 @pytest.mark.parametrize("mark", [NEWER, b"", b"nonsense"])
