@@ -51,11 +51,6 @@ def local_weights(config: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(name for name in named_files(config) if place_of(name) is WeightsPlace.FOLDER)
 
 
-def invalid_weights(config: Mapping[str, object]) -> tuple[str, ...]:
-    """Those that lead out of it."""
-    return tuple(name for name in named_files(config) if place_of(name) is WeightsPlace.INVALID)
-
-
 def _names(config: Mapping[str, object]) -> Iterator[str]:
     parameters = config.get("parameters")
     if isinstance(parameters, Mapping):

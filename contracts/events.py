@@ -353,8 +353,6 @@ class FeedbackGiven(Event):
     score: float
 
 
-RequestEnd = RequestCompleted | RequestFailed | RequestCancelled
-
 AnyEvent = (
     RequestReceived
     | RequestDispatched

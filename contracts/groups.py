@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from contracts.ids import ModelId
 from contracts.modalities import GROUP_OF_MODALITY, IMAGE_GENERATION, TEXT_GENERATION, Modality
 
-FIRST, LAST = 0, 9
+FIRST = 0
 
 USUAL_PRECEDENCE: Mapping[str, int] = {TEXT_GENERATION: FIRST, "embeddings": FIRST} | {
     IMAGE_GENERATION: 2

@@ -88,10 +88,6 @@ class Room:
         """How many models must go before one more may be resident."""
         return 0 if self.model_limit is None else max(0, self.residents + 1 - self.model_limit)
 
-    def never_fits(self, wanted_bytes: int) -> bool:
-        """Whether even an empty node is too small."""
-        return self.usable_bytes is not None and wanted_bytes > self.usable_bytes
-
     def main_need(self, status: ModelStatus) -> int:
         """What a load of it takes of the node's one number."""
         if status.on_host and self.node is not None and not takes_main_memory(status, self.node):

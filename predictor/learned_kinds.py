@@ -89,8 +89,7 @@ _NEXT_USE: tuple[Kind, ...] = (
 _DEMAND: tuple[Kind, ...] = (
     fields_of(
         demand.DemandForecaster,
-        "_sources _river _births _scores _drift _pooled _hedge _laws _pending _due_s "
-        "_river_resets _drifted",
+        "_sources _river _births _scores _drift _pooled _hedge _laws _pending _due_s _river_resets",
     ),
     fields_of(demand._Pending, "made_s rows births pooled river bases said floor"),
     fields_of(said.Said, "expected roots weights mixed means"),

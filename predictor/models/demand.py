@@ -135,7 +135,6 @@ class DemandForecaster:
         self._pending: list[deque[_Pending]] = [deque(maxlen=_MAX_PENDING) for _ in HORIZONS_S]
         self._due_s = [-math.inf for _ in HORIZONS_S]
         self._river_resets = 0
-        self._drifted: list[int] = []
 
     @property
     def too_late(self) -> int:
@@ -153,12 +152,6 @@ class DemandForecaster:
     def drifts(self) -> int:
         """Changes of habit found so far."""
         return self._drift.drifts
-
-    def take_drifted(self) -> tuple[int, ...]:
-        """Rows whose habits were found to have changed, each given once."""
-        drifted = tuple(self._drifted)
-        self._drifted.clear()
-        return drifted
 
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
@@ -340,7 +333,6 @@ class DemandForecaster:
     def _look_for_drift(self, rows: Rows, errors: Floats) -> None:
         for row, error in zip(rows.tolist(), errors.tolist(), strict=True):
             if self._drift.changed(row, error):
-                self._drifted.append(row)
                 self._sources.shorten(row, _KEPT_AFTER_DRIFT)
                 for horizon, hedge in enumerate(self._hedge):
                     hedge.clear(row)

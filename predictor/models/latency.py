@@ -25,7 +25,6 @@ REGRESSION = "river_log_linear"
 
 BY_LOAD: tuple[Signal, ...] = (Signal.TTFT_S, Signal.DURATION_S, Signal.TOKENS_PER_S)
 """What depends on the load; the time of a load itself does not."""
-SIGNALS: tuple[Signal, ...] = (*BY_LOAD, Signal.LOAD_S)
 READY_VALUES = 5
 """Below this many the quantiles are mere guesses."""
 _SCORED_VALUES = 20.0

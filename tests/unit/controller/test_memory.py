@@ -93,9 +93,3 @@ def test_missing_slots():
     assert a_room(limit=3).missing_slots() == 0
     assert a_room(limit=2).missing_slots() == 1
     assert a_room(limit=1).missing_slots() == 2
-
-
-def test_never_fits():
-    assert not a_room().never_fits(30)
-    assert a_room().never_fits(31)
-    assert not a_room(usable=None).never_fits(10**12)
