@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import random
 
 import numpy as np
@@ -7,8 +8,11 @@ import pytest
 
 from contracts.forecasts import HORIZONS_S, QUANTILE_LEVELS
 from predictor.evaluation import ArrivalScores, Losses, UseScores, pinball_loss
+from predictor.learned_kinds import KINDS
 from predictor.models.decayed_rates import DecayedRates
 from predictor.models.demand import METHODS, DemandForecaster
+from predictor.models.drift import DriftWatch
+from predictor.object_codec import write
 
 ROW = np.array([0])
 HOUR_S = 3600.0
@@ -136,6 +140,25 @@ def test_a_change_of_habits_shortens_memory() -> None:
     assert before == 0
     assert counted.demand.drifts > 0
     assert counted.demand.forecast(ROW, counted.now_s).means[0, 1] == pytest.approx(69.0, rel=0.3)
+
+
+def test_what_is_kept_does_not_grow_with_the_changes_of_habits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each look finds one, 288 a day; what is counted for a day is full after the first."""
+    monkeypatch.setattr(DriftWatch, "changed", lambda *_about: True)
+    counted = Counted(0.0)
+
+    def kept_bytes() -> int:
+        file = io.BytesIO()
+        write(counted.demand, KINDS, file)
+        return len(file.getvalue())
+
+    arrivals = [30.0 * number for number in range(50 * 120)]
+    counted.pass_time(26 * HOUR_S, arrivals[: 26 * 120], step_s=300.0)
+    early = kept_bytes()
+    counted.pass_time(50 * HOUR_S, arrivals[26 * 120 :], step_s=300.0)
+    assert kept_bytes() < early + 48
 
 
 def test_forecasts_of_a_row_that_changed_hands_teach_nothing() -> None:
