@@ -49,7 +49,7 @@ _GOODBYE_S = 2.0
 _LONG_START_S = 10.0
 """A start that took longer, in real seconds, is remembered at once."""
 _SLEPT_PUBLISHES = 6
-"""One that stands by and heard nothing for so many was stopped, and catches up."""
+"""Who heard nothing for so many was stopped, and catches up before it says anything."""
 
 Attempt = Callable[[], Awaitable[None]]
 
@@ -249,7 +249,7 @@ class PredictorService:
     async def _follow(self) -> None:
         await self._look_for_champion()
         slept_s = self._clock.now_s() - self._heard_at_s
-        if self._standing is not Standing.OWNER and slept_s > _SLEPT_PUBLISHES * self._publish_s:
+        if slept_s > _SLEPT_PUBLISHES * self._publish_s:
             await self._learn_what_was_missed()
         for entry in await self._events.read_after(
             self._place, count=_BATCH, block_s=self._wait_s()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from structlog.testing import capture_logs
@@ -36,6 +36,7 @@ class Writes(MemoryForecastStore):
         super().__init__(clock=clock)
         self.tokens: list[int | None] = []
         self.refused: list[int | None] = []
+        self.watch: Callable[[], None] = lambda: None
 
     async def put(self, forecasts: tuple[ModelForecast, ...], *, token: int | None = None) -> None:
         try:
@@ -44,6 +45,7 @@ class Writes(MemoryForecastStore):
             self.refused.append(token)
             raise
         self.tokens.append(token)
+        self.watch()
 
 
 class Cast:
@@ -249,6 +251,25 @@ async def test_a_standby_that_was_stopped_catches_up_before_it_may_own() -> None
             assert "predictor_caught_up" in [line["event"] for line in lines]
 
 
+async def test_an_owner_that_was_stopped_says_nothing_before_it_has_heard_all() -> None:
+    """It has its lease again, as nobody else wanted it, and more to read than one look gives."""
+    cast = Cast()
+    await cast.log.append((received(START_S),))
+    async with cast.predictor("a") as (first, _):
+        await cast.clock.advance(5.0)
+        cast.log.fault = Transient("away")
+        await cast.clock.advance(90.0)
+        cast.log.fault = None
+        now_s = cast.clock.now_s()
+        await cast.log.append(tuple(received(now_s + 0.001 * call) for call in range(2_000)))
+        heard: list[int] = []
+        cast.store.watch = lambda: heard.append(first.events_read)
+        await cast.clock.advance(30.0)
+
+        assert set(heard) == {2_001}
+        assert first.beat().standing is Standing.OWNER
+
+
 async def test_a_standby_that_was_stopped_is_told_the_rings_once_where_the_log_is_empty() -> None:
     cast = Cast()
     bucket = HistoryBucket(number=int(START_S // 10.0) - 60, arrivals=5)
@@ -264,7 +285,7 @@ async def test_a_standby_that_was_stopped_is_told_the_rings_once_where_the_log_i
                 await cast.clock.advance(3.0)
 
     said = [line["event"] for line in lines]
-    assert said.count("predictor_caught_up") == 2
+    assert said.count("predictor_caught_up") == 3  # the owner once more, the other twice
     assert said.count("predictor_history_told") == 1
 
 
