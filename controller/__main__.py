@@ -25,7 +25,7 @@ from adapters.model_profiles import parse_scheduling_profile
 from adapters.probes.registry import probe_for
 from adapters.probes.threaded import in_thread
 from adapters.probes.wiring import local_nodes, options_for
-from adapters.process_limits import harden
+from adapters.process_limits import give_back_large_blocks, harden
 from adapters.process_signals import on_signals
 from adapters.redis_decisions import RedisDecisionJournal
 from adapters.redis_events import RedisEventLog
@@ -248,6 +248,7 @@ def _checked(settings: Settings) -> Settings:
 def main() -> int:
     """Start; 2 for a configuration that cannot work, with one line that says why."""
     harden()
+    give_back_large_blocks()
     configure_logging("controller")
     try:
         settings = _checked(load_settings(os.environ))
