@@ -382,6 +382,7 @@ def predictor_config(document: Document) -> PredictorConfig:
         expires_s=predictor.expires_seconds,
         max_models=predictor.max_models,
         lease_s=predictor.lease_seconds,
+        time_zone=predictor.time_zone,
     )
 
 

@@ -27,6 +27,7 @@ from adapters.settings_types import (
     Section,
     Text,
     Whole,
+    Zone,
     setting,
 )
 
@@ -228,7 +229,7 @@ class Workers(Section):
         default="17 3 * * *",
         allowed='a cron line of five fields such as "17 3 * * *"',
     )
-    time_zone: Text = setting(
+    time_zone: Zone = setting(
         "Time zone of the schedule.", default="UTC", allowed='a zone such as "Europe/Berlin"'
     )
     maintenance: Maintenance = setting("Chores of the night.", default=Maintenance())
@@ -374,6 +375,11 @@ class Predictor(Section):
     max_models: Whole = setting("Models that are kept.", default=5000, ge=1, le=1_000_000)
     lease_seconds: Number = setting(
         "A second predictor publishes after this long without the first.", default=5.0, ge=1, le=60
+    )
+    time_zone: Zone = setting(
+        "Time zone of the people who ask: habits of the day and the week follow its clocks.",
+        default="UTC",
+        allowed='a zone such as "Europe/Berlin"',
     )
 
 

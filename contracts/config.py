@@ -252,6 +252,8 @@ class PredictorConfig:
         Models kept; beyond it the least recently seen is forgotten (and counted).
     lease_s : float
         Another predictor publishes after this long without the one that does.
+    time_zone : str
+        Whose time of day and weekends people keep to; an IANA name.
     without : tuple of str
         Experts that are not asked, by their names in ``predictor.models.experts``; to measure
         what each is worth.
@@ -261,6 +263,7 @@ class PredictorConfig:
     expires_s: float = 60.0
     max_models: int = 5000
     lease_s: float = 5.0
+    time_zone: str = "UTC"
     without: tuple[str, ...] = ()
 
 

@@ -34,12 +34,12 @@ from predictor.models.demand import DemandForecaster
 from predictor.models.latency import LatencyForecast
 from predictor.models.next_use import NextUseForecaster
 from predictor.opinions import MIXTURE, ArrivalOpinions, UseOpinions
-from predictor.records import arrival_forecasts, next_use_record
+from predictor.records import arrival_forecasts, next_use_records
 from predictor.steps import grid, steps_between
+from predictor.wall_clock import utc_offset_s
 from predictor.windows import Rows
 
 _FIRST_ROWS = 64
-_NOT_FOUND = 404
 _SLEPT_PUBLISHES = 6
 """So many renewals missed with no event between: the machine slept, and nobody counted."""
 _WELL_WITHIN = 0.999
@@ -77,6 +77,7 @@ class PredictorEngine:
         self._now_s = -math.inf
         self._advanced_s = -math.inf
         self._ticked_s = -math.inf
+        self._utc_offset_s = 0.0
         self.champion = MIXTURE
         """Whose quantiles of arrivals are published."""
         self.forgotten = 0
@@ -133,11 +134,12 @@ class PredictorEngine:
                 self._arrive(model, event.at_s)
             case FirstTokenSent(model=model) if model is not None:
                 self._serve(model)
-            case RequestCompleted(model=model) if model is not None:
-                self._complete(model, event)
-            case RequestFailed(model=model, status=status) if model is not None:
-                if status == _NOT_FOUND:
-                    self._forget_invented(model)
+            case RequestCompleted(model=model, status=status) if model is not None and status < 400:
+                self._serve(model)
+            case (
+                RequestCompleted(model=model, status=404) | RequestFailed(model=model, status=404)
+            ) if model is not None:
+                self._forget_invented(model)
             case IntentSignal(model=model):
                 self._hint(model, event.at_s)
             case _:
@@ -193,6 +195,7 @@ class PredictorEngine:
             self._walk(at_s, watched=True)
         else:
             self._advanced_s = max(self._advanced_s, self._grid(at_s))
+            self._follow_wall_clock(at_s)
 
     def _is_soon(self, at_s: float, newest_s: float) -> bool:
         """Whether nothing but a few late ticks can lie between the last step and ``at_s``."""
@@ -207,10 +210,20 @@ class PredictorEngine:
 
     def _step(self, at_s: float, *, watched: bool) -> None:
         self._advanced_s = at_s
+        self._follow_wall_clock(at_s)
         rows = self._all_rows()
         self._next_use.advance(rows, at_s)
         if self._demand is not None:
             self._demand.advance(rows, at_s, watched=watched)
+
+    def _follow_wall_clock(self, at_s: float) -> None:
+        offset_s = utc_offset_s(self._config.time_zone, at_s)
+        if offset_s == self._utc_offset_s:
+            return
+        self._utc_offset_s = offset_s
+        self._next_use.keep_to(offset_s)
+        if self._demand is not None:
+            self._demand.keep_to(offset_s)
 
     def _grid(self, at_s: float) -> float:
         return grid(at_s, self._config.publish_s)
@@ -304,13 +317,6 @@ class PredictorEngine:
         elif model in self._rows:
             self._demand.pick(self._rows[model], at_s)
 
-    def _complete(self, model: ModelId, event: RequestCompleted) -> None:
-        if event.status == _NOT_FOUND:
-            self._forget_invented(model)
-            return
-        if event.status < 400:
-            self._serve(model)
-
     def _forget_invented(self, model: ModelId) -> None:
         """A client made the name up: nothing is learned from it."""
         if model in self._rows and model not in self._served:
@@ -339,30 +345,24 @@ class PredictorEngine:
         if not models:
             return ()
         rows = np.array([self._rows[model] for model in models], dtype=np.intp)
-        curves = self._next_use.curves(rows, now_s)
-        expires_at_s = now_s + self._config.expires_s
-        records = []
-        accounts = self._next_use.accounts(rows)
-        reliability_error = self._next_use.reliability_error
+        curves = next_use_records(
+            models,
+            self._next_use.curves(rows, now_s).tolist(),
+            self._next_use.accounts(rows),
+            reliability_error=self._next_use.reliability_error,
+            made_at_s=now_s,
+            expires_at_s=now_s + self._config.expires_s,
+        )
         latency = self._latency
-        for model, account, curve in zip(models, accounts, curves.tolist(), strict=True):
-            record = next_use_record(
-                model,
-                curve,
-                account,
-                reliability_error=reliability_error,
-                made_at_s=now_s,
-                expires_at_s=expires_at_s,
+        return tuple(
+            ModelForecast(
+                model=curve.model,
+                next_use=curve,
+                signals=self._published.get(curve.model, ()),
+                cold_wait_s=None if latency is None else latency.cold_wait_s(curve.model),
             )
-            records.append(
-                ModelForecast(
-                    model=model,
-                    next_use=record,
-                    signals=self._published.get(model, ()),
-                    cold_wait_s=None if latency is None else latency.cold_wait_s(model),
-                )
-            )
-        return tuple(records)
+            for curve in curves
+        )
 
     def _publish_signals(self, models: tuple[ModelId, ...], now_s: float) -> None:
         if self._demand is None or self._latency is None or not models:

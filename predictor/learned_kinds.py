@@ -42,12 +42,13 @@ _ENGINE: tuple[Kind, ...] = (
     fields_of(
         PredictorEngine,
         "_config _rows _names _free _room _rates _next_use _demand _latency _served _touched "
-        "_dropped _filter _newest_s _now_s _advanced_s champion forgotten rewinds",
+        "_dropped _filter _newest_s _now_s _advanced_s _utc_offset_s "
+        "champion forgotten rewinds",
         # What was published is said anew at once.
         _published=dict,
         _ticked_s=lambda: -math.inf,
     ),
-    fields_of(PredictorConfig, "publish_s expires_s max_models lease_s without"),
+    fields_of(PredictorConfig, "publish_s expires_s max_models lease_s time_zone without"),
     fields_of(guards.EventFilter, "_ids _newest_s _ahead_s doubled rejected"),
     fields_of(windows.CountWindow, "width_s buckets too_late _counts _missing _since _newest"),
     fields_of(decayed_rates.DecayedRates, "_counts _at_s _first_s"),
@@ -79,7 +80,7 @@ _NEXT_USE: tuple[Kind, ...] = (
     fields_of(
         calendar_slots.CalendarSlots,
         "_calendar _hits _visits _all_hits _all_visits _starts _hit_now _known _slot _first "
-        "_ahead _sums _mean _stale",
+        "_ahead _sums _mean _stale _shift",
     ),
     fields_of(following.Following, "_leaders _credits _seen _begun_s _last_s _followers _recent"),
     fields_of(pool.HazardPool, "_prior _prior_precision _weights _precision"),
@@ -95,10 +96,10 @@ _DEMAND: tuple[Kind, ...] = (
     fields_of(said.Said, "expected roots weights mixed means"),
     fields_of(
         demand_sources.DemandSources,
-        "_rates _recent _minutes _days _hours _season _boosted _intents",
+        "_rates _recent _minutes _days _hours _season _boosted _intents _utc_offset_s",
     ),
     fields_of(slot_profile.Cycle, "slot_s slots memory imagined"),
-    fields_of(slot_profile.SlotProfile, "_cycle _totals _visits _slot"),
+    fields_of(slot_profile.SlotProfile, "_cycle _totals _visits _slot _shift"),
     fields_of(river_season.RiverSeason, "_models _learned _gap _largest _ahead _slot resets"),
     # Who starts looks for the challenger before.
     fields_of(boosted.Boosted, "_minute _said", _challenger=lambda: None),

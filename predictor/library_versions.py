@@ -25,5 +25,6 @@ def learned_with(config: PredictorConfig) -> Mapping[str, str]:
         "code": code.hexdigest(),
         "python": platform.python_version(),
         **{name: version(name) for name in ("numpy", "river")},
-        "settings": f"{config.publish_s} {config.expires_s} {config.max_models} {config.without}",
+        "settings": f"{config.publish_s} {config.expires_s} {config.max_models} {config.time_zone} "
+        f"{config.without}",
     }

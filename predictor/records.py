@@ -21,27 +21,30 @@ from predictor.models.next_use import CurveAccount
 from predictor.opinions import MIXTURE
 
 
-def next_use_record(
-    model: ModelId,
-    curve: Sequence[float],
-    account: CurveAccount,
+def next_use_records(
+    models: Sequence[ModelId],
+    curves: Sequence[Sequence[float]],
+    accounts: Sequence[CurveAccount],
     *,
     reliability_error: float | None,
     made_at_s: float,
     expires_at_s: float,
-) -> NextUse:
-    """One model's next-use curve."""
-    return NextUse(
-        model=model,
-        made_at_s=made_at_s,
-        expires_at_s=expires_at_s,
-        last_arrival_at_s=account.last_arrival_at_s,
-        cumulative_hazard=tuple(curve),
-        method=account.method,
-        status=account.status,
-        brier=account.brier,
-        floor_brier=account.floor_brier,
-        reliability_error=reliability_error,
+) -> tuple[NextUse, ...]:
+    """The next-use curves of ``models``, in the same order."""
+    return tuple(
+        NextUse(
+            model=model,
+            made_at_s=made_at_s,
+            expires_at_s=expires_at_s,
+            last_arrival_at_s=account.last_arrival_at_s,
+            cumulative_hazard=tuple(curve),
+            method=account.method,
+            status=account.status,
+            brier=account.brier,
+            floor_brier=account.floor_brier,
+            reliability_error=reliability_error,
+        )
+        for model, curve, account in zip(models, curves, accounts, strict=True)
     )
 
 

@@ -61,7 +61,7 @@ HOUR = Calendar(slot_s=60.0, slots=60, parts=6, memory_visits=24.0, weekends=Fal
 """Minutes of the hour, in which all shorter periods that divide an hour lie too; a job that
 moved is unlearned within a day."""
 DAY = Calendar(slot_s=300.0, slots=288, parts=10, memory_visits=10.0, weekends=True)
-"""Five minutes of the day, in UTC: a job that moved is unlearned within two working weeks."""
+"""Five minutes of the day: a job that moved is unlearned within two working weeks."""
 
 PRIOR_VISITS = 2.0
 """A slot counts as the model's mean slot this many times; its own third visit outweighs it."""
@@ -95,6 +95,7 @@ class CalendarSlots:
         self._hit_now = np.zeros(rows, dtype=bool)
         self._known = np.zeros(rows, dtype=bool)
         self._slot: int | None = None
+        self._shift = 0
         # What lies ahead changes when a slot ends or a request comes, not with each look.
         self._first: int | None = None
         self._ahead = math.ceil(_LONGEST_S / calendar.slot_s) + 2
@@ -125,6 +126,11 @@ class CalendarSlots:
         self._hit_now[row] = self._known[row] = False
         self._stale[row] = True
 
+    def keep_to(self, utc_offset_s: float) -> None:
+        """The slots are those of a clock that is so far ahead of UTC from now on."""
+        self._shift = round(utc_offset_s / self._calendar.slot_s)
+        self._stale[:] = True
+
     def rewind(self, now_s: float) -> None:
         """The clock was set back: the slot that runs is begun anew."""
         self._slot = self._number(now_s)
@@ -146,7 +152,7 @@ class CalendarSlots:
             self._slot = slot
             self._hit_now[:] = False
         while self._slot < slot:
-            self._close(int(self._calendar.place(np.array([self._slot]))[0]))
+            self._close(int(self._places(np.array([self._slot]))[0]))
             self._slot += 1
 
     def cumulative(self, rows: Rows, now_s: float, delays_s: Floats) -> Floats:
@@ -177,6 +183,9 @@ class CalendarSlots:
     def _number(self, at_s: float) -> int:
         return math.floor(at_s / self._calendar.slot_s)
 
+    def _places(self, slots: Rows) -> Rows:
+        return self._calendar.place(slots + self._shift)
+
     def _close(self, place: int) -> None:
         fade = 1.0 - 1.0 / self._calendar.memory_visits
         hits, visits = self._hits[:, place], self._visits[:, place]
@@ -190,7 +199,7 @@ class CalendarSlots:
     def _note_start(self, row: int, at_s: float) -> None:
         """When in its slot it came counts as much as the slot was to be expected."""
         calendar = self._calendar
-        place = calendar.place(np.array([self._number(at_s)]))[0]
+        place = self._places(np.array([self._number(at_s)]))[0]
         chance = float(self._hits[row, place]) / max(float(self._visits[row, place]), 1.0)
         part = math.floor(at_s * calendar.parts / calendar.slot_s) % calendar.parts
         self._starts[row] *= 1.0 - chance / _MEMORY_STARTS
@@ -205,7 +214,7 @@ class CalendarSlots:
         overall = (np.maximum(self._all_hits[rows], 0.0) + 0.5) / (
             np.maximum(self._all_visits[rows], 0.0) + 1.0
         )
-        places = np.ix_(rows, self._calendar.place(np.arange(first, first + self._ahead)))
+        places = np.ix_(rows, self._places(np.arange(first, first + self._ahead)))
         chance = (self._hits[places] + PRIOR_VISITS * overall[:, None]) / (
             self._visits[places] + PRIOR_VISITS
         )

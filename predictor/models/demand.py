@@ -187,6 +187,10 @@ class DemandForecaster:
             pending.clear()
         self._due_s = [-math.inf for _ in HORIZONS_S]
 
+    def keep_to(self, utc_offset_s: float) -> None:
+        """Clocks on the wall are so far ahead of UTC from now on."""
+        self._sources.keep_to(utc_offset_s)
+
     def advance(self, rows: Rows, now_s: float, *, watched: bool) -> None:
         """Score and learn what is complete by now, and make the forecasts that are due."""
         made_s = _whole(now_s)

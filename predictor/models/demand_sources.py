@@ -65,7 +65,7 @@ class Sources:
         How fresh a sign is that the model, and any model, may be asked for; 0 to 1.
     """
 
-    made_s: float
+    wall_s: float
     rates_per_s: Floats
     last: Floats
     hour_ago: Floats
@@ -100,7 +100,7 @@ class Sources:
 
     def river(self) -> Floats:
         """What each model's own regression sees, (n, RIVER_FEATURES): roots and angles."""
-        angles = 2.0 * np.pi * self.made_s / np.array([_HOUR_S, naive.DAY_S, _WEEK_S])
+        angles = 2.0 * np.pi * self.wall_s / np.array([_HOUR_S, naive.DAY_S, _WEEK_S])
         calendar = np.ravel(np.column_stack([np.sin(angles), np.cos(angles)]))
         seasonal = np.where(np.isnan(self.seasonal), self.last, self.seasonal)
         return np.concatenate(
@@ -137,6 +137,7 @@ class DemandSources:
         self._season = RiverSeason(rows)
         self._boosted = Boosted(rows)
         self._intents = Intents(rows)
+        self._utc_offset_s = 0.0
 
     @property
     def too_late(self) -> int:
@@ -170,6 +171,11 @@ class DemandSources:
         self._intents.rewind(now_s)
         for part in (self._days, self._hours, self._season):
             part.rewind()
+
+    def keep_to(self, utc_offset_s: float) -> None:
+        """Clocks on the wall are so far ahead of UTC from now on."""
+        self._utc_offset_s = utc_offset_s
+        self._days.keep_to(utc_offset_s)
 
     def add(self, row: int, at_s: float) -> None:
         """A request came for ``row``."""
@@ -210,7 +216,7 @@ class DemandSources:
         hour_ago = naive.ago(self._minutes, rows, made_s, _HOUR_S)
         day_ago = naive.ago(self._minutes, rows, made_s, naive.DAY_S)
         return Sources(
-            made_s=made_s,
+            wall_s=made_s + self._utc_offset_s,
             rates_per_s=rates,
             last=naive.last_value(self._recent, rows, made_s, rates[:, _HOUR_SCALE]),
             hour_ago=hour_ago,

@@ -131,6 +131,10 @@ class Experts:
         self._day.rewind(now_s)
         self._following.rewind(now_s)
 
+    def keep_to(self, utc_offset_s: float) -> None:
+        """Clocks on the wall are so far ahead of UTC from now on."""
+        self._day.keep_to(utc_offset_s)
+
     def arrive(self, row: int, at_s: float, gap_s: float | None) -> tuple[int, ...]:
         """A request came, ``gap_s`` after the one before (None: it is the first).
 

@@ -140,6 +140,10 @@ class NextUseForecaster:
         self._sampled_s = -math.inf
         self._period = None
 
+    def keep_to(self, utc_offset_s: float) -> None:
+        """Clocks on the wall are so far ahead of UTC from now on."""
+        self._experts.keep_to(utc_offset_s)
+
     def accounts(self, rows: Rows) -> list[CurveAccount]:
         """How the curve of each of ``rows`` is made, and how far it may be trusted."""
         ready = self._experts.gaps(rows) >= _READY_GAPS

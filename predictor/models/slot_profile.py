@@ -55,6 +55,7 @@ class SlotProfile:
         self._totals = np.zeros((rows, cycle.slots))
         self._visits = np.zeros((rows, cycle.slots))
         self._slot: int | None = None
+        self._shift = 0
 
     def grow(self, rows: int) -> None:
         """Make room for ``rows`` models in all."""
@@ -71,6 +72,10 @@ class SlotProfile:
         self._totals[row] *= share
         self._visits[row] *= share
 
+    def keep_to(self, utc_offset_s: float) -> None:
+        """The slots are those of a clock that is so far ahead of UTC from now on."""
+        self._shift = round(utc_offset_s / self._cycle.slot_s)
+
     def rewind(self) -> None:
         """The clock was set back: the next look only finds out where it stands."""
         self._slot = None
@@ -84,7 +89,7 @@ class SlotProfile:
         fade = 1.0 - 1.0 / cycle.memory
         for ended in range(max(self._slot, slot - round(_CATCH_UP_S / cycle.slot_s)), slot):
             counts = recent.totals(rows, (ended + 1) * cycle.slot_s, cycle.slot_s)
-            known, place = np.isfinite(counts), ended % cycle.slots
+            known, place = np.isfinite(counts), (ended + self._shift) % cycle.slots
             seen = rows[known]
             self._totals[seen, place] = fade * self._totals[seen, place] + counts[known]
             self._visits[seen, place] = fade * self._visits[seen, place] + 1.0
@@ -105,7 +110,7 @@ class SlotProfile:
         cycle = self._cycle
         imagined = (cycle.imagined * cycle.slot_s * rates_per_s)[:, None]
         means = (self._totals[rows] + imagined) / (self._visits[rows] + cycle.imagined)
-        place = (now_s / cycle.slot_s) % cycle.slots
+        place = (now_s / cycle.slot_s + self._shift) % cycle.slots
         found = np.empty((len(rows), len(delays_s)))
         for column, delay_s in enumerate(delays_s.tolist()):
             end = place + delay_s / cycle.slot_s
