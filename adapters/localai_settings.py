@@ -40,10 +40,10 @@ def without_rights(capabilities: Capabilities) -> tuple[NodeWarning, ...]:
 
 def fighting(settings: Mapping[str, Any], pinned: Collection[str] = ()) -> tuple[NodeWarning, ...]:
     """What is set there that unloads, or keeps, models without asking."""
-    return tuple(_fighting(settings, pinned))
+    return (*_limits(settings), *_watchdogs(settings), *_reclaimers(settings), *_pins(pinned))
 
 
-def _fighting(settings: Mapping[str, Any], pinned: Collection[str]) -> Iterator[NodeWarning]:
+def _limits(settings: Mapping[str, Any]) -> Iterator[NodeWarning]:
     limit = positive(settings.get("max_active_backends"))
     if settings.get("single_backend") is True:
         yield NodeWarning(
@@ -60,6 +60,9 @@ def _fighting(settings: Mapping[str, Any], pinned: Collection[str]) -> Iterator[
             "itself, or goes over the limit when all are busy; the plan keeps to it.",
             remedy="Start it without LOCALAI_MAX_ACTIVE_BACKENDS; bytes are counted here.",
         )
+
+
+def _watchdogs(settings: Mapping[str, Any]) -> Iterator[NodeWarning]:
     if settings.get("watchdog_idle_enabled") is True:
         after = settings.get("watchdog_idle_timeout", "")
         yield NodeWarning(
@@ -79,6 +82,9 @@ def _fighting(settings: Mapping[str, Any], pinned: Collection[str]) -> Iterator[
             remedy="Start it without LOCALAI_WATCHDOG_BUSY, or with a "
             "LOCALAI_WATCHDOG_BUSY_TIMEOUT above the longest answer; time limits are kept here.",
         )
+
+
+def _reclaimers(settings: Mapping[str, Any]) -> Iterator[NodeWarning]:
     if settings.get("memory_reclaimer_enabled") is True:
         over = settings.get("memory_reclaimer_threshold", "")
         yield NodeWarning(
@@ -96,6 +102,9 @@ def _fighting(settings: Mapping[str, Any], pinned: Collection[str]) -> Iterator[
             problem="LocalAI ends a busy model to make room, and its callers get an error.",
             remedy="Start it without LOCALAI_FORCE_EVICTION_WHEN_BUSY.",
         )
+
+
+def _pins(pinned: Collection[str]) -> Iterator[NodeWarning]:
     if pinned:
         names = sorted(pinned)
         more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""

@@ -7,6 +7,7 @@ import os
 import sys
 from functools import partial
 
+import redis.asyncio
 import structlog
 
 from adapters.clock import ScaledClock
@@ -72,7 +73,7 @@ ON_RESTART = (
 
 async def serve(settings: Settings, redis_url: str) -> None:
     """Serve until SIGTERM or SIGINT. Raises Invalid when the port cannot be had."""
-    config, workers = settings.control_config(), settings.workers_config()
+    config = settings.control_config()
     listener = bind(config.host, config.port)
     jobs_url = settings.jobs_url or redis_url
     client, client_of_jobs = connect_settled(redis_url), connect_settled(jobs_url)
@@ -82,28 +83,10 @@ async def serve(settings: Settings, redis_url: str) -> None:
     jobs = RqJobQueue(blocking, QUEUES)
     app = create_app(
         config,
-        ControlPorts(
-            events=RedisEventLog(client),
-            forecasts=RedisForecastStore(client),
-            decisions=RedisDecisionJournal(client),
-            settings=RedisControlStore(client),
-            snapshots=RedisSnapshotStore(client),
-            profiles=RedisProfileStore(client),
-            controller=to_controller(client),
-            jobs=jobs,
-            workers=partial(_workers_alive, jobs),
-            results=RedisJobResults(client_of_jobs, ttl_s=QUEUES[BACKGROUND].result_ttl_s),
-            check_webhook=partial(check_webhook, allow_private=workers.webhooks_to_private),
-            files=open_file_store(workers, settings.data_dir),
-            batches=RedisBatchStore(client),
-            scaling=RedisScalingStore(client),
-            insights=RedisInsightStore(client),
-            predictors=RedisPredictorRoster(client),
-            chores=partial(next_runs, chores_of(workers)),
-        ),
+        _ports(settings, client, client_of_jobs, jobs),
         clock,
         gateway=settings.gateway_config(),
-        max_workers=workers.max_processes,
+        max_workers=settings.workers_config().max_processes,
         default_target_s=settings.controller_config().planner.default_target_s,
         settings_in_force=lambda: [
             (entry.key, entry.value, entry.origin) for entry in entries(in_force[0])
@@ -131,6 +114,34 @@ async def serve(settings: Settings, redis_url: str) -> None:
         await client.aclose()
         await client_of_jobs.aclose()
     _log.info("control.stopped")
+
+
+def _ports(
+    settings: Settings,
+    client: redis.asyncio.Redis,
+    client_of_jobs: redis.asyncio.Redis,
+    jobs: RqJobQueue,
+) -> ControlPorts:
+    workers = settings.workers_config()
+    return ControlPorts(
+        events=RedisEventLog(client),
+        forecasts=RedisForecastStore(client),
+        decisions=RedisDecisionJournal(client),
+        settings=RedisControlStore(client),
+        snapshots=RedisSnapshotStore(client),
+        profiles=RedisProfileStore(client),
+        controller=to_controller(client),
+        jobs=jobs,
+        workers=partial(_workers_alive, jobs),
+        results=RedisJobResults(client_of_jobs, ttl_s=QUEUES[BACKGROUND].result_ttl_s),
+        check_webhook=partial(check_webhook, allow_private=workers.webhooks_to_private),
+        files=open_file_store(workers, settings.data_dir),
+        batches=RedisBatchStore(client),
+        scaling=RedisScalingStore(client),
+        insights=RedisInsightStore(client),
+        predictors=RedisPredictorRoster(client),
+        chores=partial(next_runs, chores_of(workers)),
+    )
 
 
 def _workers_alive(jobs: RqJobQueue, queue: str) -> int:

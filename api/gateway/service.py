@@ -265,30 +265,7 @@ class GatewayService:
         salt = "\0".join(sorted({node.behind or node.url for node in config.now.nodes}))
         recogniser = Recogniser(gateway=gateway, config=config, book=self._book, salt=salt)
         relay = self._relay
-        desk = InferenceDesk(
-            config=config,
-            recogniser=recogniser,
-            room=self.room,
-            relay=relay,
-            dispatcher=self._dispatcher,
-            ghosts=GhostDesk(
-                gateway=gateway,
-                book=self._book,
-                servers=self._fleet.servers,
-                to_controller=self._ports.to_controller,
-                clock=clock,
-            ),
-            detours=Detours(
-                book=self._book,
-                admission=self._admission,
-                held=self.room.held,
-                clock=clock,
-            ),
-            names=KnownNames(book=self._book, servers=self._fleet.servers, clock=clock),
-            telemetry=self.telemetry,
-            metrics=self._metrics,
-            clock=clock,
-        )
+        desk = self._inference_desk(gateway, recogniser)
         websockets = WebsocketDesk(
             config=config,
             desk=desk,
@@ -328,6 +305,33 @@ class GatewayService:
             gate=self.gate,
             lists=ListDesk(config, self.gate, self._book, clock),
             model_lists=self._model_lists,
+        )
+
+    def _inference_desk(self, gateway: GatewayId, recogniser: Recogniser) -> InferenceDesk:
+        clock = self._ports.clock
+        return InferenceDesk(
+            config=self._live,
+            recogniser=recogniser,
+            room=self.room,
+            relay=self._relay,
+            dispatcher=self._dispatcher,
+            ghosts=GhostDesk(
+                gateway=gateway,
+                book=self._book,
+                servers=self._fleet.servers,
+                to_controller=self._ports.to_controller,
+                clock=clock,
+            ),
+            detours=Detours(
+                book=self._book,
+                admission=self._admission,
+                held=self.room.held,
+                clock=clock,
+            ),
+            names=KnownNames(book=self._book, servers=self._fleet.servers, clock=clock),
+            telemetry=self.telemetry,
+            metrics=self._metrics,
+            clock=clock,
         )
 
 
