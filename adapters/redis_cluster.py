@@ -278,7 +278,7 @@ def _keys(args: Sequence[Any]) -> Sequence[Any]:
     name = args[0]
     if name in {"EVAL", "EVALSHA"}:
         return args[3 : 3 + int(args[2])]
-    if name in {"XREAD", "XREADGROUP"}:
+    if name == "XREAD":
         streams = args[args.index(b"STREAMS") + 1 :]
         return streams[: len(streams) // 2]
     if name in _SPLIT or name == "MGET":

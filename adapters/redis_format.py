@@ -104,15 +104,15 @@ def settle(
     with connect_blocking(url) as client:
         until_s = time.monotonic() + _PATIENCE_REAL_S
         while not (_is_settled(client, known) or _is_marked_now(client, known)):
-            # Its holder's own: who is too slow loses it, and stops at the next key.
             lock = client.lock(key_for(client, FORMAT_LOCK), timeout=_LOCK_S, blocking=False)
             if lock.acquire():
-                try:
-                    _bring_up(client, lock, known, migrations)
-                finally:
-                    with contextlib.suppress(LockNotOwnedError):
+                # Who is too slow loses it to another: it stops at the next key, and waits too.
+                with contextlib.suppress(LockNotOwnedError):
+                    try:
+                        _bring_up(client, lock, known, migrations)
+                    finally:
                         lock.release()
-                return
+                continue
             if time.monotonic() > until_s:
                 raise RedisError("another process does not get on with bringing data up")
             time.sleep(_POLL_REAL_S)

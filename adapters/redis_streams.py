@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from time import monotonic as monotonic_s
 
@@ -16,13 +17,13 @@ FIELD = b"r"
 
 _log = structlog.get_logger(__name__)
 
-# Nothing is appended, and nil is the answer, where the entry ARGV[2] should be and is not: newer
-# than the oldest that is kept, and gone.
+# Nothing is appended, and nil is the answer, where the entry ARGV[2] is gone, and not because the
+# stream is full: it holds few, or what is older than that entry.
 _APPEND_LUA = """
 local place = ARGV[2]
 if place ~= '' and #redis.call('XRANGE', KEYS[1], place, place) == 0 then
-  local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
-  if not oldest or #redis.call('XRANGE', KEYS[1], oldest[1], place, 'COUNT', 1) > 0 then
+  if redis.call('XLEN', KEYS[1]) < tonumber(ARGV[1])
+      or #redis.call('XRANGE', KEYS[1], '-', place, 'COUNT', 1) > 0 then
     return false
   end
 end
@@ -34,6 +35,8 @@ return id
 """
 _MAX_APPEND = 500
 LEAST_ENTRIES = 64
+_MAX_LOSSES = 3
+"""In one call; a server that loses more than this is none to write to."""
 
 Reply = bytes | str
 
@@ -73,30 +76,40 @@ class RedisStream:
         # One script call per batch costs a fifth of a pipeline of XADDs, and a server that is
         # out of memory refuses it as a whole.
         self._append = client.register_script(_APPEND_LUA)
-        self._is_kept = is_kept
-        self._unsettled = Unsettled()
+        self._unsettled = Unsettled() if is_kept else None
+        self._one_at_a_time = asyncio.Lock()
 
     async def append(self, records: Sequence[bytes]) -> None:
         """Append in order, in calls of a size that does not hold up the server."""
-        while not await self._is_appended(records):
-            lost = self._unsettled.forgotten()
-            _log.warning("stream_lost_its_end", stream=self.key, appended_again=lost)
+        if self._unsettled is not None:
+            async with self._one_at_a_time:
+                await self._append_kept(self._unsettled, list(records))
+            return
+        for start in range(0, len(records), _MAX_APPEND):
+            await self._add(records[start : start + _MAX_APPEND], "")
 
-    async def _is_appended(self, records: Sequence[bytes]) -> bool:
-        """False: the server has lost what it had, so that nothing was."""
-        unsettled = self._unsettled
-        owed = [*unsettled.owed, *records]
-        for start in range(0, len(owed), _MAX_APPEND):
-            batch = owed[start : start + _MAX_APPEND]
-            place = unsettled.place if self._is_kept else ""
-            args: list[bytes | str | int] = [self._bound(batch), place, *batch]
-            entry_id = await self._append(keys=[self.key], args=args)
-            if entry_id is None:
-                return False
-            if self._is_kept:
+    async def _append_kept(self, unsettled: Unsettled, records: list[bytes]) -> None:
+        """What the server lost comes first; it stays owed until it is there again."""
+        losses = 0
+        while waiting := unsettled.owed or records:
+            batch = waiting[:_MAX_APPEND]
+            entry_id = await self._add(batch, unsettled.place(monotonic_s()))
+            if entry_id is not None:
                 unsettled.appended(batch, text(entry_id), monotonic_s())
-        unsettled.paid()
-        return True
+                del waiting[: len(batch)]
+                continue
+            losses += 1
+            owed = unsettled.lost()
+            _log.warning("stream_lost_its_end", stream=self.key, appended_again=owed)
+            if losses > _MAX_LOSSES:
+                raise redis.exceptions.ConnectionError("it loses what it takes")
+
+    async def _add(self, batch: Sequence[bytes], place: str) -> Reply | None:
+        """The last one's id; None: ``place`` is not there any more, and nothing was appended."""
+        reply: Reply | None = await self._append(
+            keys=[self.key], args=[self._bound(batch), place, *batch]
+        )
+        return reply
 
     async def read(self, after: str, *, count: int, block_s: float) -> list[RawEntry]:
         """Up to ``count`` entries after the id ``after``, waiting up to ``block_s``."""

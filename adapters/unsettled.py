@@ -11,6 +11,8 @@ UNSETTLED_S = 5.0
 ``appendfsync everysec`` writes at most two seconds late, and a replica is about a second behind.
 """
 MAX_UNSETTLED = 10_000
+FORGOTTEN_S = 3600.0
+"""What was written so long ago is not looked for: it may have gone by its age."""
 
 
 class Unsettled:
@@ -20,32 +22,31 @@ class Unsettled:
 
     Attributes
     ----------
-    place : str
-        The id of the newest; empty: none is known.
-    owed : tuple of bytes
-        What the server lost and does not have again yet.
+    owed : list of bytes
+        What the server lost and does not have again yet; who has appended some takes them off.
     """
 
     def __init__(self) -> None:
-        self.place = ""
-        self.owed: tuple[bytes, ...] = ()
+        self.owed: list[bytes] = []
+        self._place = ""
+        self._at_s = 0.0
         self._records: deque[tuple[float, bytes]] = deque(maxlen=MAX_UNSETTLED)
+
+    def place(self, now_s: float) -> str:
+        """The id of the newest entry, which must still be there; empty: none is known."""
+        return "" if now_s - self._at_s > FORGOTTEN_S else self._place
 
     def appended(self, batch: Sequence[bytes], place: str, now_s: float) -> None:
         """The server had all that were appended before, and has these too."""
-        self.place = place
+        self._place, self._at_s = place, now_s
         while self._records and self._records[0][0] < now_s - UNSETTLED_S:
             self._records.popleft()
         self._records.extend((now_s, record) for record in batch)
 
-    def forgotten(self) -> int:
+    def lost(self) -> int:
         """The server lost its end; how many are owed to it now."""
-        kept = (record for _, record in self._records)
-        self.owed = tuple(dict.fromkeys((*self.owed, *kept)))[-MAX_UNSETTLED:]
+        self.owed[:0] = [record for _, record in self._records]
+        del self.owed[:-MAX_UNSETTLED]
         self._records.clear()
-        self.place = ""
+        self._place = ""
         return len(self.owed)
-
-    def paid(self) -> None:
-        """What was owed is there again."""
-        self.owed = ()

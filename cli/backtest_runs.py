@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import Progress
@@ -20,6 +21,9 @@ from contracts.ids import ModelId, RequestId
 from predictor.backtest import BacktestRow, plan_for, walk_forward
 from predictor.backtest_history import History, demand_of, sampled
 from simulator.workloads import Workload, guess_workload, load_workload
+
+if TYPE_CHECKING:
+    from adapters.settings import Settings
 
 SEED = 0
 """Nothing is drawn at random: this is said so that a row can be told to be repeatable."""
@@ -63,7 +67,9 @@ def results_of(asked: Asked) -> Iterator[tuple[str, BacktestRow]]:
 def _run(asked: Asked, name: str, events: Sequence[AnyEvent]) -> list[BacktestRow]:
     kept = _kept(events, asked.models)
     history = History.of(kept)
-    plan = plan_for(name, history, PredictorConfig())
+    # A trace is of nobody in particular; the own log is of people in the own time zone.
+    config = PredictorConfig() if asked.log is None else _own_settings().predictor_config()
+    plan = plan_for(name, history, config)
     if asked.boosted:
         # Before the library is loaded, which reads it once: threads that wait burn a core each.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -129,11 +135,10 @@ def _histories(asked: Asked) -> Iterator[tuple[str, list[AnyEvent]]]:
 
 def _recorded(source: str) -> list[AnyEvent]:
     """The last week of a log."""
-    from adapters.settings import load_settings
     from cli.recorded_log import read_log
 
     if not source:
-        url = load_settings(os.environ).redis_url
+        url = _own_settings().redis_url
         if url is None:
             raise Invalid("--events: no Redis is configured; set REDIS_URL, or name a log by --log")
         source = url
@@ -141,7 +146,15 @@ def _recorded(source: str) -> list[AnyEvent]:
     if skipped:
         sys.stderr.write(f"{skipped} records could not be read\n")
     newest_s = max(event.at_s for event in events)
-    return [event for event in events if event.at_s >= newest_s - _WEEK_S]
+    # The log may tell of an event twice.
+    once = {event.event_id: event for event in events if event.at_s >= newest_s - _WEEK_S}
+    return list(once.values())
+
+
+def _own_settings() -> Settings:
+    from adapters.settings import load_settings
+
+    return load_settings(os.environ)
 
 
 def _told(workload: Workload, days: float | None) -> list[AnyEvent]:

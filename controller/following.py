@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import structlog
@@ -10,6 +11,7 @@ import structlog
 from contracts.errors import Transient
 from contracts.events import AnyEvent
 from contracts.ports import Clock, EventLog
+from contracts.seen_events import SeenEvents
 
 _log = structlog.get_logger("headstart.controller")
 
@@ -39,31 +41,46 @@ async def patiently(what: str, call: Callable[[], Awaitable[None]], clock: Clock
             await clock.sleep(RETRY_S)
 
 
-async def backlog(
-    log: EventLog, place: Callable[[], str]
-) -> AsyncIterator[tuple[tuple[str, AnyEvent], ...]]:
-    """What the log holds already after ``place``, which moves on with what was handed out."""
-    while entries := await log.read_after(place(), count=AT_ONCE):
-        yield tuple((entry.entry_id, entry.value) for entry in entries)
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the log said at once: its events, each told once, and the place behind them."""
+
+    place: str
+    events: tuple[AnyEvent, ...]
 
 
-async def follow_log(
-    log: EventLog,
-    handle: Callable[[tuple[tuple[str, AnyEvent], ...]], None],
-    clock: Clock,
-    *,
-    after: str,
-) -> None:
-    """``follow`` for the event log: hand on entries with their ids, not too many at once."""
+class LogFollower:
+    """Reads the event log on and on; what it tells twice is handed out once."""
 
-    async def receive(
-        after: str, *, block_s: float
-    ) -> tuple[str, tuple[tuple[str, AnyEvent], ...]]:
-        entries = await log.read_after(after, count=AT_ONCE, block_s=block_s)
-        place = entries[-1].entry_id if entries else after
-        return place, tuple((entry.entry_id, entry.value) for entry in entries)
+    def __init__(self, log: EventLog, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._seen = SeenEvents()
 
-    await follow("events", receive, handle, clock, after=after)
+    async def backlog(self, place: Callable[[], str]) -> AsyncIterator[Heard]:
+        """What is there already after ``place``, which moves on with what was handed out."""
+        while heard := await self._read(place(), block_s=0.0):
+            yield heard
+
+    async def follow(self, handle: Callable[[Heard], None], *, after: str) -> None:
+        """Hand on what comes, not too much at once, until cancelled. Outages are waited out."""
+
+        async def receive(after: str, *, block_s: float) -> tuple[str, tuple[Heard, ...]]:
+            heard = await self._read(after, block_s=block_s)
+            return (after, ()) if heard is None else (heard.place, (heard,))
+
+        def hand_on(found: tuple[Heard, ...]) -> None:
+            for heard in found:
+                handle(heard)
+
+        await follow("events", receive, hand_on, self._clock, after=after)
+
+    async def _read(self, after: str, *, block_s: float) -> Heard | None:
+        entries = await self._log.read_after(after, count=AT_ONCE, block_s=block_s)
+        if not entries:
+            return None
+        events = tuple(self._seen.fresh(entry.value for entry in entries))
+        return Heard(entries[-1].entry_id, events)
 
 
 async def follow(

@@ -42,7 +42,7 @@ from controller.controls import controlled, read_controls
 from controller.copies import Copy, copies_in_the_way, copies_of, copies_plan
 from controller.demand import is_waited_for
 from controller.fold import commit, fold
-from controller.following import backlog, follow, follow_log, patiently
+from controller.following import Heard, LogFollower, follow, patiently
 from controller.ghosts import ghost_plan
 from controller.hearing import Hearing
 from controller.homes import decided, rehomed
@@ -101,6 +101,7 @@ class Leader:
         self._profiles = dict(config.profiles)
         self._roster = Roster()
         self._steps = ClockSteps(ports.clock.scale)
+        self._log = LogFollower(ports.events, ports.clock)
         self._hearing = Hearing(ports.to_controller, ports.clock)
         self._asked: set[ModelId] = set()
         self._table: RoutingTable | None = None
@@ -163,8 +164,7 @@ class Leader:
             group.create_task(
                 follow("forecasts", ports.forecasts.updates, self._forecast, ports.clock)
             )
-            after = self._world.position
-            group.create_task(follow_log(ports.events, self._logged, ports.clock, after=after))
+            group.create_task(self._log.follow(self._logged, after=self._world.position))
             group.create_task(self._memory.run())
             group.create_task(self._ahead.run())
             group.create_task(self._ladders.run(self._posts.look_now))
@@ -191,8 +191,8 @@ class Leader:
             # The last leader's prefetches have been paid for.
             tally = world.prefetches
             self._state = replace(self._state, settled_used=tally.used, settled_wasted=tally.wasted)
-        async for entries in backlog(ports.events, lambda: self._world.position):
-            self._logged(entries)
+        async for heard in self._log.backlog(lambda: self._world.position):
+            self._logged(heard)
         await self._memory.resume()
         self._forecasts = dict(await ports.forecasts.get_all())
         await self._read_controls()
@@ -327,17 +327,17 @@ class Leader:
         self._forecasts = outlook(self._forecasts, forecasts, self._world)
         self._wake.set()
 
-    def _logged(self, entries: tuple[tuple[str, AnyEvent], ...]) -> None:
+    def _logged(self, heard: Heard) -> None:
         """What others wrote; our own events were folded when they were made."""
         self._world = thawed(self._world)
-        for _, event in entries:
+        for event in heard.events:
             if event.source != self._owner:
                 self._world = fold(self._world, event)
                 self._memory.heard(event)
             if isinstance(event, RequestDispatched):
                 self._scores = self._scores.dispatched(event, self._world, self._config.planner)
             self._referee.heard(event, self._world, self._forecasts, self._config.planner)
-        self._world = frozen(self._world, position=entries[-1][0])
+        self._world = frozen(self._world, position=heard.place)
         self._wake.set()
 
     def _emit(self, event: AnyEvent) -> None:

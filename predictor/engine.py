@@ -95,16 +95,6 @@ class PredictorEngine:
         return model in self._rows
 
     @property
-    def doubled(self) -> int:
-        """Events that had been seen before, and were not counted again."""
-        return self._filter.doubled
-
-    @property
-    def rejected(self) -> int:
-        """Events with an impossible time."""
-        return self._filter.rejected
-
-    @property
     def too_late(self) -> int:
         """Arrivals that came after their time was forgotten; the rates know of them."""
         return 0 if self._demand is None else self._demand.too_late
@@ -121,10 +111,10 @@ class PredictorEngine:
         """How often the habits of a model were found to have changed."""
         return 0 if self._demand is None else self._demand.drifts
 
-    def observe(self, event: AnyEvent) -> None:
-        """Take in one event; doubled ones are counted once."""
+    def observe(self, event: AnyEvent) -> bool:
+        """Take in one event; False: it is doubled or impossible, and does not count."""
         if not self._filter.admits(event):
-            return
+            return False
         self._reach(event.at_s)
         self._newest_s = max(self._newest_s, event.at_s)
         match event:
@@ -146,6 +136,7 @@ class PredictorEngine:
                 pass
         if self._latency is not None:
             self._latency.observe(event)
+        return True
 
     def advance(self, now_s: float) -> None:
         """Let time pass: score and learn what is complete by ``now_s``.
@@ -209,12 +200,15 @@ class PredictorEngine:
             self._step(at_s, watched=watched)
 
     def _step(self, at_s: float, *, watched: bool) -> None:
+        if self._advanced_s == -math.inf:
+            self._follow_wall_clock(at_s)
         self._advanced_s = at_s
-        self._follow_wall_clock(at_s)
         rows = self._all_rows()
         self._next_use.advance(rows, at_s)
         if self._demand is not None:
             self._demand.advance(rows, at_s, watched=watched)
+        # Only now: slots that have ended were those of the clock before.
+        self._follow_wall_clock(at_s)
 
     def _follow_wall_clock(self, at_s: float) -> None:
         offset_s = utc_offset_s(self._config.time_zone, at_s)

@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 
 from contracts.events import AnyEvent
+from contracts.seen_events import SeenEvents
 
-_KNOWN_IDS = 65_536
-"""Ids kept to tell a doubled event: minutes of a busy gateway's traffic."""
 _JUMP_S = 86_400.0
 """A lone event more than a day ahead of all others is a wrong clock; two in a row are time."""
 
 
 class EventFilter:
-    """Keeps what it has seen, within bounds.
-
-    Attributes
-    ----------
-    doubled, rejected : int
-        Events turned away so far: seen before, or with an impossible time.
-    """
+    """Keeps what it has seen, within bounds."""
 
     def __init__(self) -> None:
-        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._seen = SeenEvents()
         self._newest_s = -math.inf
         self._ahead_s: float | None = None
-        self.doubled = 0
-        self.rejected = 0
 
     def admits(self, event: AnyEvent) -> bool:
         """Whether ``event`` is new and its time can be true."""
-        if event.event_id in self._ids:
-            self.doubled += 1
+        if event.event_id in self._seen or not self._is_possible(event.at_s):
             return False
-        if not self._is_possible(event.at_s):
-            self.rejected += 1
-            return False
-        self._ids[event.event_id] = None
-        if len(self._ids) > _KNOWN_IDS:
-            self._ids.popitem(last=False)
+        self._seen.add(event.event_id)
         return True
 
     def rewind(self, now_s: float) -> None:

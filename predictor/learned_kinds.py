@@ -10,6 +10,7 @@ import math
 
 from contracts.config import PredictorConfig
 from contracts.forecasts import Signal
+from contracts.seen_events import SeenEvents
 from predictor import evaluation, guards, history, latency_book, open_requests, windows
 from predictor.engine import PredictorEngine
 from predictor.models import (
@@ -49,7 +50,8 @@ _ENGINE: tuple[Kind, ...] = (
         _ticked_s=lambda: -math.inf,
     ),
     fields_of(PredictorConfig, "publish_s expires_s max_models lease_s time_zone without"),
-    fields_of(guards.EventFilter, "_ids _newest_s _ahead_s doubled rejected"),
+    fields_of(SeenEvents, "_ids"),
+    fields_of(guards.EventFilter, "_seen _newest_s _ahead_s"),
     fields_of(windows.CountWindow, "width_s buckets too_late _counts _missing _since _newest"),
     fields_of(decayed_rates.DecayedRates, "_counts _at_s _first_s"),
     fields_of(evaluation.ArrivalScores, "_sums _degraded"),

@@ -48,8 +48,9 @@ _GOODBYE_S = 2.0
 """Real seconds that the end of the process may wait for a server that hangs."""
 _LONG_START_S = 10.0
 """A start that took longer, in real seconds, is remembered at once."""
-_SLEPT_PUBLISHES = 6
-"""Who heard nothing for so many was stopped, and catches up before it says anything."""
+_STOPPED_S = 60.0
+"""A process that did nothing for so long was stopped while the world went on: it catches up
+before it says anything. While the whole machine sleeps this clock stands still."""
 
 Attempt = Callable[[], Awaitable[None]]
 
@@ -118,7 +119,7 @@ class PredictorService:
         self._snapshots = Snapshots(ports.snapshots, ports.clock, made_with or {})
         self._announcer = Announcer(ports.roster, ports.clock, self.beat)
         self._looked_at_s = float("-inf")
-        self._heard_at_s = float("inf")
+        self._awake_at_s = float("inf")
         self._place = BEGINNING
         self._gone: dict[ModelId, None] = {}
         self._away = False
@@ -174,6 +175,7 @@ class PredictorService:
         while True:
             if not await self._attempt(self._follow):
                 await self._clock.sleep(_RETRY_S * self._clock.scale)
+                self._awake_at_s = self._clock.monotonic_s()  # and the store was not
 
     async def _go_on_from_snapshot(self) -> None:
         found = await self._snapshots.newest(self._events)
@@ -195,7 +197,6 @@ class PredictorService:
         while not await self._attempt(self._catch_up):
             await self._clock.sleep(_RETRY_S * self._clock.scale)
         self._ownership.competes = True
-        self._heard_at_s = self._clock.now_s()
 
     async def _catch_up(self) -> None:
         """Learn from what the log holds, as if it happened again, before anything is said."""
@@ -248,22 +249,22 @@ class PredictorService:
 
     async def _follow(self) -> None:
         await self._look_for_champion()
-        slept_s = self._clock.now_s() - self._heard_at_s
-        if slept_s > _SLEPT_PUBLISHES * self._publish_s:
-            await self._learn_what_was_missed()
         for entry in await self._events.read_after(
             self._place, count=_BATCH, block_s=self._wait_s()
         ):
             self._take(entry)
-        self._heard_at_s = self._clock.now_s()
+        if self._clock.monotonic_s() - self._awake_at_s > _STOPPED_S:
+            await self._learn_what_was_missed()
+        self._awake_at_s = self._clock.monotonic_s()
+        now_s = self._clock.now_s()
         await self._snapshots.keep(self._learned)
         if self._ownership.is_unsure:
             return
         if not self._ownership.holds():
-            await self._stand_by(self._heard_at_s)
+            await self._stand_by(now_s)
             return
         try:
-            await self._own(self._heard_at_s, self._ownership.token)
+            await self._own(now_s, self._ownership.token)
         except NotLeader as error:
             self.refused += 1
             self._stands(Standing.STANDBY)
@@ -306,8 +307,8 @@ class PredictorService:
             self._standing, self._since_s = standing, self._clock.now_s()
 
     def _take(self, entry: Entry[AnyEvent]) -> None:
-        self._engine.observe(entry.value)
-        if self._history is not None:
+        # What the log tells twice counts once, in the rings too.
+        if self._engine.observe(entry.value) and self._history is not None:
             self._history.note(entry)
         self._place = entry.entry_id
         self.events_read += 1

@@ -13,6 +13,7 @@ from api.control.ports import ControlPorts
 from contracts.errors import HeadstartError
 from contracts.events import RequestReceived
 from contracts.ports import Clock
+from contracts.seen_events import SeenEvents
 
 _log = structlog.get_logger(__name__)
 
@@ -25,7 +26,6 @@ CALL_LIMIT_S = 5.0
 """Real seconds that one call to the store may take."""
 RESYNC_S = 60.0
 _EVENT_BATCH = 1000
-_SEEN_EVENTS = 20_000
 
 
 class Followers:
@@ -48,7 +48,7 @@ class Followers:
         self._has_caught_up = False
         self._decision_place: str | None = None
         self._forecast_place: str | None = None
-        self._seen: dict[str, None] = {}
+        self._seen = SeenEvents()
         self._resync_at_s = 0.0
 
     def start(self) -> None:
@@ -141,10 +141,7 @@ class Followers:
         entries = await self._ports.events.read_after(
             self._event_place, count=_EVENT_BATCH, block_s=BLOCK_S
         )
-        for entry in entries:
-            event = entry.value
-            if self._is_repeated(event.event_id):
-                continue
+        for event in self._seen.fresh(entry.value for entry in entries):
             self._board.history.counting_since(event.at_s)
             self._board.tally.observe(event)
             self._board.kpis.observe(event)
@@ -185,14 +182,6 @@ class Followers:
         self._forecast_place, changed = await store.updates(self._forecast_place, block_s=BLOCK_S)
         board.take_forecasts(changed)
         self._live.forecasts_changed(one.model for one in changed)
-
-    def _is_repeated(self, event_id: str) -> bool:
-        if event_id in self._seen:
-            return True
-        self._seen[event_id] = None
-        if len(self._seen) > _SEEN_EVENTS:
-            self._seen.pop(next(iter(self._seen)))
-        return False
 
     async def _pause(self, real_s: float) -> None:
         await self._clock.sleep(real_s * self._clock.scale)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import redis
-from redis.exceptions import LockNotOwnedError
 
 from adapters.redis_client import mapped_errors
 from adapters.redis_format import (
@@ -131,19 +130,25 @@ def test_a_change_that_fails_leaves_the_number_and_no_lock(client: redis.Redis, 
     assert client.keys() == [b"headstart:junk"]
 
 
-def test_who_is_so_slow_that_another_has_its_turn_stops(client: redis.Redis, redis_url: str):
+def test_who_is_so_slow_that_another_has_its_turn_stops_and_waits(
+    client: redis.Redis, redis_url: str
+):
     client.mset({"headstart:a": b"1", "headstart:b": b"1"})
+    lock, changed = KEY + ":lock", []
 
     def slow(stored: Stored) -> Stored:
-        client.set(KEY + ":lock", b"another's")
+        changed.append((stored.key, client.get(lock) == b"another's"))
+        if len(changed) == 1:
+            client.set(lock, b"another's", px=300)
         return stored
 
-    with pytest.raises(LockNotOwnedError):
-        settle(
-            redis_url, known=2, migrations={1: (KeyMigration(pattern="headstart:?", change=slow),)}
-        )
-    assert number_in(client) == 1
-    assert client.get(KEY + ":lock") == b"another's"
+    up = {1: (KeyMigration(pattern="headstart:?", change=slow),)}
+    settle(redis_url, known=2, migrations=up)
+    assert number_in(client) == 2
+    assert not client.exists(lock)
+    # The first key once more, by whoever has the lock then, and none beside the other.
+    assert len(changed) == 3
+    assert not any(beside for _, beside in changed)
 
 
 @pytest.mark.parametrize("mark", [NEWER, b"", b"nonsense"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -59,6 +60,49 @@ async def test_what_died_with_the_server_is_there_again_with_the_next_batch(
     assert await told(log) == [1, 2, 3, 4]
     (line,) = lines
     assert (line["event"], line["appended_again"]) == ("stream_lost_its_end", 3)
+
+
+async def test_who_writes_second_to_a_server_that_began_anew_sees_it_too(make_client, start_redis):
+    server = start_redis()
+    first, second = (RedisEventLog(make_client(server.url)) for _ in range(2))
+    await first.append(events(1))
+    await second.append(events(2))
+    server.kill()
+    server.start()
+    await first.append(events(3))
+    await second.append(events(4))
+    assert await told(first) == [1, 3, 2, 4]
+
+
+async def test_two_that_write_through_one_log_at_once_owe_each_record_once(
+    make_client, start_redis
+):
+    server = start_redis()
+    log = RedisEventLog(make_client(server.url))
+    await log.append(events(1, 2))
+    server.kill()
+    server.start()
+    await asyncio.gather(log.append(events(3)), log.append(events(4)))
+    assert await told(log) == [1, 2, 3, 4]
+
+
+async def test_a_server_that_keeps_nothing_is_none_to_write_to(make_client, redis_url):
+    """As behind an address of two masters that do not know of each other."""
+    client = make_client(redis_url)
+    log = RedisEventLog(client)
+    await log.append(events(*range(600)))
+    script = log._stream._append
+
+    async def forgetful(keys, args):
+        await client.flushall()
+        return await script(keys=keys, args=args)
+
+    log._stream._append = forgetful
+    with pytest.raises(Transient):
+        await log.append(events(600))
+    log._stream._append = script
+    await log.append(events(600))
+    assert sorted(set(await told(log))) == list(range(601))
 
 
 async def test_an_end_that_is_gone_is_seen_though_others_have_written_since(make_client, redis_url):

@@ -79,9 +79,10 @@ async def run(
 
 async def _loads(tools: Tools) -> list[AnyEvent]:
     assert tools.events is not None
-    found: list[AnyEvent] = []
+    found: dict[str, AnyEvent] = {}
     place = "0"
     while entries := await tools.events.read_after(place, count=_AT_ONCE):
         place = entries[-1].entry_id
-        found += [entry.value for entry in entries if isinstance(entry.value, ModelLoaded)]
-    return found
+        loaded = (entry.value for entry in entries if isinstance(entry.value, ModelLoaded))
+        found |= {event.event_id: event for event in loaded}
+    return list(found.values())

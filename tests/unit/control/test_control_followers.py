@@ -175,7 +175,7 @@ async def test_a_bug_in_one_follower_stops_no_other_and_is_said_once(stack: Stac
 async def test_event_ids_are_remembered_within_bounds(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("api.control.followers._SEEN_EVENTS", 2)
+    monkeypatch.setattr("contracts.seen_events.KNOWN_IDS", 2)
     for event_id in ("a", "b", "c", "a"):
         await stack.request(event_id)
     stack.followers.start()

@@ -5,9 +5,15 @@ import asyncio
 import pytest
 
 from contracts.errors import Permanent, Transient
-from controller.following import BLOCK_S, RETRY_S, follow
+from contracts.events import NodeLost
+from contracts.ids import NodeId
+from controller.following import BLOCK_S, RETRY_S, Heard, LogFollower, follow
 from simulator.clock import VirtualClock
-from simulator.memory_ports import MemoryMailbox
+from simulator.memory_ports import MemoryEventLog, MemoryMailbox
+
+
+def event(number: int) -> NodeLost:
+    return NodeLost(event_id=f"e{number}", at_s=0.0, source="t", node=NodeId("n"), error="")
 
 
 @pytest.fixture
@@ -86,3 +92,25 @@ async def test_what_is_no_outage_is_not_swallowed(clock, mailbox):
     mailbox.fault = Permanent("never")
     with pytest.raises(Permanent):
         await follow("mail", mailbox.receive, print, clock)
+
+
+async def test_what_the_log_tells_twice_is_handed_out_once_and_the_place_moves_on():
+    clock = VirtualClock()
+    log, place = MemoryEventLog(clock=clock), ["0"]
+    follower, heard = LogFollower(log, clock), []
+    for told in ((event(1), event(2)), (event(2),)):
+        await log.append(told)
+    async for found in follower.backlog(lambda: place[0]):
+        place[0] = found.place
+        heard += [one.event_id for one in found.events]
+    assert (heard, place) == (["e1", "e2"], ["3-0"])
+
+    def hear(found: Heard) -> None:
+        heard.extend(one.event_id for one in found.events)
+
+    following = asyncio.create_task(follower.follow(hear, after=place[0]))
+    await log.append((event(1), event(3)))
+    await clock.advance(1.0)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert heard == ["e1", "e2", "e3"]
