@@ -339,33 +339,29 @@ def test_a_step_back_ends_what_a_mad_clock_began(received: Received) -> None:
     engine = curves_only()
     engine.observe(received("chat", START_S))
     engine.tick(START_S)
-    engine.observe(received("chat", START_S + 1e8))
+    assert not engine.observe(received("chat", START_S + 1e8))
     engine.tick(START_S - 7200.0)
-    engine.observe(received("chat", START_S + 1e8, "again"))
 
-    assert engine.rejected == 2
+    assert not engine.observe(received("chat", START_S + 1e8, "again"))
 
 
 @pytest.mark.parametrize("at_s", [math.nan, math.inf, -math.inf, -5.0])
 def test_an_impossible_time_is_turned_away(received: Received, at_s: float) -> None:
     engine = curves_only()
-    engine.observe(received("chat", at_s))
+    assert not engine.observe(received("chat", at_s))
     engine.advance(math.nan)
 
-    assert engine.rejected == 1
     assert engine.models == ()
 
 
 def test_one_event_from_a_mad_clock_is_no_time_and_two_are(received: Received) -> None:
     engine = curves_only()
     engine.observe(received("chat", START_S))
-    engine.observe(received("chat", START_S + 1e8))
-    assert engine.rejected == 1
-    engine.observe(received("chat", START_S + 10.0))
-    engine.observe(received("chat", START_S + 1e8, "again"))
-    engine.observe(received("chat", START_S + 1e8 + 5.0))
+    assert not engine.observe(received("chat", START_S + 1e8))
+    assert engine.observe(received("chat", START_S + 10.0))
+    assert not engine.observe(received("chat", START_S + 1e8, "again"))
+    assert engine.observe(received("chat", START_S + 1e8 + 5.0))
 
-    assert engine.rejected == 2
     assert curve(engine, CHAT, START_S + 1e8 + 6.0).last_arrival_at_s == START_S + 1e8 + 5.0
 
 
