@@ -112,8 +112,7 @@ class Leader:
         self._times = PlanTimes(ports.clock)
         self._outbox = Outbox(ports.clock)
         self._bulletin = Bulletin(ports.snapshots, self._outbox, config)
-        # Gateways wait for what they are told; it never queues behind records.
-        self._voice = Outbox(ports.clock)
+        self._voice = Outbox(ports.clock)  # what gateways wait for never queues behind records
         lookout = Lookout(
             world=lambda: self._world, emit=self._emit, stamp=self._stamp, decided=self._record
         )
