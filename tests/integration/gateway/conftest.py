@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
+import aiohttp
 import pytest
 
 from adapters.upstreams import open_upstream
@@ -329,6 +330,12 @@ async def kit() -> AsyncIterator[Kit]:
         assert not gateway.service.in_flight()
         assert not gateway.service.waiting()
     await localai.stop()
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
 
 
 def check_one_end(events: list[AnyEvent]) -> None:
