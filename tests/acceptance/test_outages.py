@@ -41,8 +41,19 @@ async def site() -> AsyncIterator[Deployment]:
         environ={"HEADSTART_OPTIMIZATION__PREFETCH_ENABLED": "false"},
     ) as deployment:
         for model in RESIDENT:
-            assert (await deployment.chat(model)).status == 200
+            await is_warm(deployment, model)
         yield deployment
+
+
+async def is_warm(deployment: Deployment, model: str) -> None:
+    """It is loaded, and the gateway has been told: without Redis it will not hear of it."""
+
+    async def so() -> bool:
+        answer = await deployment.chat(model)
+        assert answer.status == 200, answer.text
+        return not answer.is_cold
+
+    await deployment.until(so, f"{model} is resident and known to be")
 
 
 class Regulars:
