@@ -86,7 +86,9 @@ async def test_two_that_write_through_one_log_at_once_owe_each_record_once(
     assert await told(log) == [1, 2, 3, 4]
 
 
-async def test_a_server_that_keeps_nothing_is_none_to_write_to(make_client, redis_url):
+async def test_a_server_that_keeps_nothing_is_none_to_write_to(
+    make_client, redis_url, monkeypatch
+):
     """As behind an address of two masters that do not know of each other."""
     client = make_client(redis_url)
     log = RedisEventLog(client)
@@ -97,10 +99,10 @@ async def test_a_server_that_keeps_nothing_is_none_to_write_to(make_client, redi
         await client.flushall()
         return await script(keys=keys, args=args)
 
-    log._stream._append = forgetful
-    with pytest.raises(Transient):
-        await log.append(events(600))
-    log._stream._append = script
+    with monkeypatch.context() as patched:
+        patched.setattr(log._stream, "_append", forgetful)
+        with pytest.raises(Transient):
+            await log.append(events(600))
     await log.append(events(600))
     assert sorted(set(await told(log))) == list(range(601))
 
