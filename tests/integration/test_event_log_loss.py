@@ -86,9 +86,7 @@ async def test_two_that_write_through_one_log_at_once_owe_each_record_once(
     assert await told(log) == [1, 2, 3, 4]
 
 
-async def test_a_server_that_keeps_nothing_is_none_to_write_to(
-    make_client, redis_url, monkeypatch
-):
+async def test_a_server_that_keeps_nothing_is_none_to_write_to(make_client, redis_url, monkeypatch):
     """As behind an address of two masters that do not know of each other."""
     client = make_client(redis_url)
     log = RedisEventLog(client)
