@@ -12,6 +12,7 @@ tell the others; ``rediss+cluster://…`` does so over TLS.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,7 +55,7 @@ def sentinel_address(url: str) -> SentinelAddress | None:
     ValueError
         It names sentinels, but not as it should. The message repeats no password.
     """
-    parts = urlsplit(url)
+    parts = _split(url)
     if parts.scheme not in _SENTINELS:
         return None
     service, _, database = parts.path.strip("/").partition("/")
@@ -101,7 +102,7 @@ def cluster_address(url: str) -> ClusterAddress | None:
     ValueError
         It names a cluster, but not as it should. The message repeats no password.
     """
-    parts = urlsplit(url)
+    parts = _split(url)
     if parts.scheme not in _CLUSTERS:
         return None
     if parts.path.strip("/") not in ("", "0"):
@@ -112,6 +113,13 @@ def cluster_address(url: str) -> ClusterAddress | None:
         nodes=_places(parts, _PORT, "no host of a node"),
         data={"username": username, "password": password, **tls},
     )
+
+
+def _split(url: str) -> SplitResult:
+    """``urlsplit`` for several hosts: newer ones allow brackets around the only host alone."""
+    scheme, _, rest = url.partition("://")
+    netloc = re.split("[/?#]", rest, maxsplit=1)[0]
+    return urlsplit(f"{scheme}://hosts{rest[len(netloc) :]}")._replace(netloc=netloc)
 
 
 def _options(parts: SplitResult, own: frozenset[str]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import SplitResult, urlsplit
+
 import pytest
 
 from adapters.redis_address import cluster_address, sentinel_address
@@ -22,6 +24,24 @@ def test_an_address_of_sentinels_says_what_holds_for_both_hops():
     assert found.data == {"username": "me", "password": "p@ss%", "db": 3, **tls}
     assert found.asking == {"username": "me", "password": "other", **tls}
     assert "p@ss%" not in repr(found)
+
+
+def test_several_hosts_are_never_read_as_one(monkeypatch: pytest.MonkeyPatch):
+    """From Python 3.11.4 on brackets may be around the only host alone, and nowhere else."""
+
+    def strict(url: str) -> SplitResult:
+        netloc = url.partition("//")[2].partition("/")[0].rpartition("@")[2]
+        assert "," not in netloc
+        assert "[" not in netloc or netloc.startswith("[")
+        return urlsplit(url)
+
+    monkeypatch.setattr("adapters.redis_address.urlsplit", strict)
+    sentinels = sentinel_address("redis+sentinel://a,[::1]:1/m")
+    cluster = cluster_address("redis+cluster://[::1]:1,b,[::2]")
+    assert sentinels is not None
+    assert sentinels.sentinels == (("a", 26379), ("::1", 1))
+    assert cluster is not None
+    assert cluster.nodes == (("::1", 1), ("b", 6379), ("::2", 6379))
 
 
 def test_without_more_it_is_the_first_database_in_the_clear():
