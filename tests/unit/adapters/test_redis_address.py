@@ -27,7 +27,7 @@ def test_an_address_of_sentinels_says_what_holds_for_both_hops():
 
 
 def test_several_hosts_are_never_read_as_one(monkeypatch: pytest.MonkeyPatch):
-    """From Python 3.11.4 on brackets may be around the only host alone, and nowhere else."""
+    """Newer Pythons allow brackets around the only host alone, and nowhere else."""
 
     def strict(url: str) -> SplitResult:
         netloc = url.partition("//")[2].partition("/")[0].rpartition("@")[2]
