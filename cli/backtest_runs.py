@@ -18,6 +18,7 @@ from contracts.errors import Invalid
 from contracts.events import AnyEvent, PriorityClass, RequestReceived
 from contracts.forecasts import HORIZONS_S
 from contracts.ids import ModelId, RequestId
+from contracts.seen_events import SeenEvents
 from predictor.backtest import BacktestRow, plan_for, walk_forward
 from predictor.backtest_history import History, demand_of, sampled
 from simulator.workloads import Workload, guess_workload, load_workload
@@ -146,9 +147,7 @@ def _recorded(source: str) -> list[AnyEvent]:
     if skipped:
         sys.stderr.write(f"{skipped} records could not be read\n")
     newest_s = max(event.at_s for event in events)
-    # The log may tell of an event twice.
-    once = {event.event_id: event for event in events if event.at_s >= newest_s - _WEEK_S}
-    return list(once.values())
+    return [event for event in SeenEvents().fresh(events) if event.at_s >= newest_s - _WEEK_S]
 
 
 def _own_settings() -> Settings:

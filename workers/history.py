@@ -5,6 +5,7 @@ from __future__ import annotations
 from contracts.events import AnyEvent, FirstTokenSent, RequestCompleted, RequestReceived
 from contracts.ids import ModelId
 from contracts.ports import EventLog
+from contracts.seen_events import SeenEvents
 from predictor.backtest_history import sampled
 
 _AT_ONCE = 5000
@@ -25,23 +26,22 @@ async def read_requests(events: EventLog, *, since_s: float) -> tuple[RequestRec
     Transient
         The log did not answer.
     """
-    found: dict[str, RequestReceived] = {}
+    found: list[RequestReceived] = []
+    seen = SeenEvents()
     answered: set[ModelId] = set()
     place = "0"
     while entries := await events.read_after(place, count=_AT_ONCE):
         place = entries[-1].entry_id
-        for entry in entries:
-            event = entry.value
+        for event in seen.fresh(entry.value for entry in entries):
             model = _answered(event)
             if model is not None:
                 answered.add(model)
             elif isinstance(event, RequestReceived) and event.at_s >= since_s:
-                # A log may tell of an event twice.
-                found[event.event_id] = event
-        while len(found) > MAX_REQUESTS:
-            del found[next(iter(found))]
+                found.append(event)
+        if len(found) > 2 * MAX_REQUESTS:
+            del found[:-MAX_REQUESTS]
     chosen = sampled(answered, MAX_MODELS)
-    kept = [event for event in found.values() if event.model in chosen]
+    kept = [event for event in found[-MAX_REQUESTS:] if event.model in chosen]
     return tuple(sorted(kept, key=lambda event: event.at_s))
 
 

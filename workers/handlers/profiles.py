@@ -13,6 +13,7 @@ from contracts.errors import Invalid
 from contracts.events import AnyEvent, ModelLoaded
 from contracts.ids import ModelId, NodeId
 from contracts.profiles import LOAD_COLD, MeasuredProfile, Measures, Series
+from contracts.seen_events import SeenEvents
 from workers.tools import JobContext, Tools
 
 KIND = "profiles"
@@ -79,10 +80,10 @@ async def run(
 
 async def _loads(tools: Tools) -> list[AnyEvent]:
     assert tools.events is not None
-    found: dict[str, AnyEvent] = {}
-    place = "0"
+    found: list[AnyEvent] = []
+    seen, place = SeenEvents(), "0"
     while entries := await tools.events.read_after(place, count=_AT_ONCE):
         place = entries[-1].entry_id
-        loaded = (entry.value for entry in entries if isinstance(entry.value, ModelLoaded))
-        found |= {event.event_id: event for event in loaded}
-    return list(found.values())
+        told = seen.fresh(entry.value for entry in entries)
+        found += [event for event in told if isinstance(event, ModelLoaded)]
+    return found
