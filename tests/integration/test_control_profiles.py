@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -38,12 +38,6 @@ def control() -> Iterator[RunningControl]:
     control = RunningControl(kinds=KINDS, minutes=2).start()
     yield control
     control.stop()
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
 
 
 def series(*values: float, count: int | None = None, at_s: float = 100.0) -> Series:

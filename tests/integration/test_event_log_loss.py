@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 
 import pytest
-import redis.asyncio
 import structlog.testing
 
 from adapters import redis_streams
-from adapters.redis_client import connect
 from adapters.redis_events import RedisEventLog
 from adapters.unsettled import UNSETTLED_S
 from contracts.errors import Transient
@@ -19,19 +16,6 @@ from contracts.ids import NodeId
 from contracts.redis_keys import EVENTS
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-async def make_client() -> AsyncIterator[Callable[[str], redis.asyncio.Redis]]:
-    clients: list[redis.asyncio.Redis] = []
-
-    def make(url: str) -> redis.asyncio.Redis:
-        clients.append(connect(url))
-        return clients[-1]
-
-    yield make
-    for client in clients:
-        await client.aclose()
 
 
 def events(*numbers: int) -> tuple[NodeLost, ...]:

@@ -6,10 +6,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
 
 import pytest
-import redis.asyncio
 
 from adapters.redis_client import connect, redact
 from adapters.redis_decisions import RedisDecisionJournal
@@ -30,19 +28,6 @@ pytestmark = pytest.mark.integration
 
 def event(number: int) -> NodeLost:
     return NodeLost(event_id=f"e{number}", at_s=0.0, source="t", node=NodeId("n"), error="x" * 100)
-
-
-@pytest.fixture
-async def make_client() -> AsyncIterator[Callable[[str], redis.asyncio.Redis]]:
-    clients: list[redis.asyncio.Redis] = []
-
-    def make(url: str) -> redis.asyncio.Redis:
-        clients.append(connect(url))
-        return clients[-1]
-
-    yield make
-    for client in clients:
-        await client.aclose()
 
 
 async def test_a_server_that_is_away_is_transient_within_two_seconds(make_client, start_redis):

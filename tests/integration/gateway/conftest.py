@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-import aiohttp
 import pytest
 
 from adapters.upstreams import open_upstream
@@ -308,6 +307,17 @@ class Kit:
     loading = Residency.LOADING
     failed = Residency.FAILED
 
+    def answers_on_word(self) -> asyncio.Event:
+        """LocalAI answers each request once this is set."""
+        go_on = asyncio.Event()
+
+        async def script(_seen: object, writer: asyncio.StreamWriter) -> None:
+            await go_on.wait()
+            writer.write(reply())
+
+        self.localai.script = script
+        return go_on
+
 
 @pytest.fixture
 async def kit() -> AsyncIterator[Kit]:
@@ -330,12 +340,6 @@ async def kit() -> AsyncIterator[Kit]:
         assert not gateway.service.in_flight()
         assert not gateway.service.waiting()
     await localai.stop()
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
 
 
 def check_one_end(events: list[AnyEvent]) -> None:

@@ -24,13 +24,7 @@ async def beats_after(gateway, count: int):
 async def test_a_drain_is_acknowledged_and_told_when_it_is_done(kit, session):
     gateway = await kit.start()
     await gateway.publish(kit.table(kit.route("hot", kit.hot)))
-    go_on = asyncio.Event()
-
-    async def script(seen, writer):
-        await go_on.wait()
-        writer.write(kit.reply())
-
-    kit.localai.script = script
+    go_on = kit.answers_on_word()
     running = post(session, gateway, "hot")
     await kit.eventually(lambda: kit.localai.seen)
     hot = ModelId("hot")

@@ -34,13 +34,7 @@ async def running_request(kit, session):
     """A gateway with one slot, and what takes it until ``go_on`` is set."""
     gateway = await kit.start(slots={HOT: 1})
     await gateway.publish(kit.table(kit.route("hot", kit.hot)))
-    go_on = asyncio.Event()
-
-    async def script(seen, writer):
-        await go_on.wait()
-        writer.write(kit.reply())
-
-    kit.localai.script = script
+    go_on = kit.answers_on_word()
     first = chat(session, gateway)
     await kit.eventually(lambda: kit.localai.seen)
     return gateway, first, go_on

@@ -66,13 +66,7 @@ async def test_who_waited_in_vain_for_a_load_is_told_for_how_long(kit, session):
 async def test_who_waited_in_vain_for_a_slot_met_no_cold_model(kit, session):
     gateway = await kit.start(slots={ModelId("hot"): 1}, keepalive_s=1.0, expose_topology=True)
     await gateway.publish(kit.table(kit.route("hot", kit.hot)))
-    go_on = asyncio.Event()
-
-    async def script(seen, writer):
-        await go_on.wait()
-        writer.write(kit.reply())
-
-    kit.localai.script = script
+    go_on = kit.answers_on_word()
     first = asyncio.create_task(ask(session, gateway, "hot", {}))
     await kit.eventually(lambda: kit.localai.seen)
     deadline = {"X-Headstart-Deadline-Ms": "2500"}

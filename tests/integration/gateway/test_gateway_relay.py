@@ -319,13 +319,7 @@ async def test_classes_come_from_the_table_where_the_caller_names_none(kit):
 
 async def test_one_id_sent_twice_at_a_time_is_told_apart(kit):
     gateway = await kit.start()
-    go_on = asyncio.Event()
-
-    async def script(seen, writer):
-        await go_on.wait()
-        writer.write(kit.reply())
-
-    kit.localai.script = script
+    go_on = kit.answers_on_word()
     async with aiohttp.ClientSession(headers={"X-Request-ID": "same"}) as session:
         url = gateway.url + "/v1/embeddings"
         posts = [asyncio.create_task(session.post(url, json={"model": "m"})) for _ in range(2)]

@@ -66,13 +66,7 @@ async def test_a_stream_goes_on_through_reloads_and_new_requests_see_the_new_one
 async def test_who_waits_keeps_what_it_came_in_with_and_the_next_gets_the_new_limits(kit, session):
     gateway = await kit.start(slots={ModelId("hot"): 1})
     await gateway.publish(kit.table(kit.route("hot", kit.hot)))
-    go_on = asyncio.Event()
-
-    async def script(seen, writer):
-        await go_on.wait()
-        writer.write(kit.reply())
-
-    kit.localai.script = script
+    go_on = kit.answers_on_word()
     url = gateway.url + CHAT
     first = asyncio.create_task(session.post(url, json={"model": "hot"}))
     await kit.eventually(gateway.service.in_flight)
@@ -98,13 +92,7 @@ async def test_who_waits_keeps_what_it_came_in_with_and_the_next_gets_the_new_li
 async def test_more_slots_let_those_go_who_wait(kit, session):
     gateway = await kit.start(slots={ModelId("hot"): 1})
     await gateway.publish(kit.table(kit.route("hot", kit.hot)))
-    go_on = asyncio.Event()
-
-    async def script(seen, writer):
-        await go_on.wait()
-        writer.write(kit.reply())
-
-    kit.localai.script = script
+    go_on = kit.answers_on_word()
     posts = [
         asyncio.create_task(session.post(gateway.url + CHAT, json={"model": "hot"}))
         for _ in range(3)

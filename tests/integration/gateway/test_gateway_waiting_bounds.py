@@ -75,13 +75,7 @@ async def test_a_full_queue_refuses_at_once(kit, session):
 async def test_slots_of_a_model_are_counted_here(kit, session):
     gateway = await kit.start(slots={ModelId("hot"): 1})
     await gateway.publish(kit.table(kit.route("hot", kit.hot)))
-    go_on = asyncio.Event()
-
-    async def script(seen, writer):
-        await go_on.wait()
-        writer.write(kit.reply())
-
-    kit.localai.script = script
+    go_on = kit.answers_on_word()
     first = post(session, gateway, "hot")
     await kit.eventually(lambda: kit.localai.seen)
     late, second = post(session, gateway, "hot"), post(session, gateway, "hot")
